@@ -78,18 +78,18 @@ def test_every_stage_trains_on_the_other_folds() -> None:
 def test_targets_and_transitions_are_those_of_the_stages_before() -> None:
     fits = Fits(plain=0.6)
     found = fitted(fits)
-    rough = estimate_transitions(likely(CHECKED, 0.6), CHECKED, shrinkage=0.3)
+    rough = estimate_transitions(likely(CHECKED, 0.6).double(), CHECKED, shrinkage=0.3)
     for one in fits.calls[6:9]:
         assert isinstance(one.objective, ForwardCorrected)
         torch.testing.assert_close(one.objective.transitions, rough)
         assert (one.settings.share, one.settings.decay) == (1 / 6, 15)
-    p = likely(GIVEN, 0.6)
+    p = likely(GIVEN, 0.6).double()
     believed = label_posterior(p, refined_transitions(p, rough, GIVEN), GIVEN)
     for one in fits.calls[9:]:
         torch.testing.assert_close(one.targets[:N], believed)
-        assert torch.equal(one.targets[N:], F.one_hot(CHECKED, C).float())
+        assert torch.equal(one.targets[N:], F.one_hot(CHECKED, C).double())
         assert (one.settings.share, one.settings.decay) == (1 / 6, 30)
-    p = likely(GIVEN, 0.7)
+    p = likely(GIVEN, 0.7).double()
     assert found.kept == 2
     torch.testing.assert_close(found.stages[2].train, p)
     torch.testing.assert_close(found.transitions, refined_transitions(p, rough, GIVEN))
@@ -123,7 +123,8 @@ def test_no_checked_example_is_predicted_by_a_student_that_its_label_reached() -
 
     found = fitted(fit)
     for stage in found.stages:  # what is told by those that saw them does not come in
-        torch.testing.assert_close(stage.checked, torch.full((len(CHECKED), C), 1 / C))
+        wanted = torch.full((len(CHECKED), C), 1 / C)
+        torch.testing.assert_close(stage.checked, wanted, check_dtype=False)
     assert set.union(*seen.values()) == set(range(len(CHECKED)))
     assert not set.intersection(*seen.values())
 
@@ -151,6 +152,9 @@ def test_trials_may_diverge_and_others_may_not() -> None:
     assert fitted(fit).settings == TRIED[0]
     failing = [f"trial-0.{rest}" for rest in ("167-1", "333-1", "333-30", "333-60")]
     with pytest.raises(UsageError, match="All students of the first fold diverged"):
+        fitted(fit)
+    failing = ["plain-2"]
+    with pytest.raises(UsageError, match="predictions of plain-2 is no distribution"):
         fitted(fit)
     failing = ["corrected-1"]
     with pytest.raises(UsageError, match="predictions of corrected-1 is no distribution"):
@@ -205,7 +209,7 @@ def test_it_finds_right_labels_that_a_plain_student_does_not() -> None:
 )
 def test_what_is_no_label_or_fold_is_refused(arguments, message) -> None:
     def fit(training: FoldTraining) -> FoldPredictions:
-        own = int((training.fold == FOLD).sum())
+        own = int(FOLD.eq(training.fold).sum())
         parts = likely(torch.zeros(own).long(), 0.6), likely(arguments[2] * 0, 0.6)
         return FoldPredictions(*parts)
 
@@ -213,10 +217,47 @@ def test_what_is_no_label_or_fold_is_refused(arguments, message) -> None:
         cross_fit(fit, *arguments)
 
 
-@pytest.mark.parametrize("rounds", [0, 3, 1.5])
-def test_rounds_that_are_none_are_refused(rounds) -> None:
-    with unchecked(), pytest.raises(UsageError, match=f"rounds is {rounds}; allowed: 1 or 2"):
-        fitted(Fits(), rounds=rounds)
+@pytest.mark.parametrize("number", [0, 3, 1.5, "2"])
+def test_rounds_that_are_none_are_refused(number) -> None:
+    with unchecked(), pytest.raises(UsageError, match=f"rounds is {number!r}; allowed: 1 or 2"):
+        fitted(Fits(), rounds=number)
+
+
+@pytest.mark.parametrize("part", ["given", "checked"])
+@pytest.mark.parametrize("wrong", [GIVEN + 0.9, GIVEN.bool(), [0, 1], GIVEN * 1j], ids=repr)
+def test_labels_that_are_no_whole_numbers_are_refused(part, wrong) -> None:
+    labels = {"given": GIVEN, "checked": CHECKED} | {part: wrong}
+    with unchecked(), pytest.raises(UsageError, match=part):
+        cross_fit(Fits(), labels["given"], FOLD, labels["checked"])
+
+
+def test_predictions_may_be_of_any_floating_type_and_are_copied() -> None:
+    types, buffer = [torch.float16, torch.float32, torch.float64], torch.empty(10, C)
+
+    def fit(training: FoldTraining) -> FoldPredictions:
+        buffer.copy_(likely(GIVEN[training.fold == FOLD], 0.6))
+        training.targets.mul_(1)
+        kind = types[training.fold]
+        return FoldPredictions(buffer.to(kind), likely(CHECKED, 0.6).to(kind))
+
+    found = fitted(fit)
+    torch.testing.assert_close(
+        found.stages[0].train, likely(GIVEN, 0.6).double(), atol=1e-3, rtol=0
+    )
+
+
+def test_checked_examples_do_not_outnumber_the_others_of_a_distilled_student() -> None:
+    seen = list[Tensor]()
+
+    def fit(training: FoldTraining) -> FoldPredictions:
+        rows = training.rows[training.rows >= N]
+        seen.append(rows.bincount().max() if len(rows) else torch.tensor(0))
+        return FoldPredictions(likely(GIVEN[training.fold == FOLD], 0.6), likely(many, 0.6))
+
+    for count, times in ((7, 3), (15, 2), (30, 1), (90, 1)):
+        many = torch.arange(count) % C
+        cross_fit(fit, GIVEN, FOLD, many)
+        assert {int(n) for n in seen[-FOLDS:]} == {times}
 
 
 @pytest.mark.parametrize(
@@ -229,6 +270,8 @@ def test_rounds_that_are_none_are_refused(rounds) -> None:
         ),
         ((likely(GIVEN[:10], 0.5), likely(CHECKED, 0.5)[:, 0]), "here of 10 and 7 rows"),
         ((likely(GIVEN[:10], 0.5),), "here of 10 and 7 rows"),
+        ((likely(GIVEN[:10], 0.5), torch.full((7, 4), 0.25)), r"fit gives \[3, 4\] classes"),
+        ((2 * likely(GIVEN[:10], 0.5), likely(CHECKED, 0.5)), "trial-0.167-1 is no dist"),
     ],
 )
 def test_what_are_no_predictions_of_a_fold_is_refused(given, message) -> None:

@@ -17,7 +17,7 @@ from tests.trained import unchecked
 from tutelage.crossfit import cross_fitting as rounds
 from tutelage.crossfit.fold_settings import TRIED
 from tutelage.errors import UsageError
-from tutelage.fitting import cross_fitting
+from tutelage.fitting import cross_fitting, fit_loop
 from tutelage.fitting.cross_fitting import CrossFitting
 
 FOLDS, TRIALS = 3, len(TRIED)
@@ -134,6 +134,13 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not(stops, tmp_path, monkeyp
     assert not calls
     with pytest.raises(UsageError, match="is of another run: its seed is 0, here 1"):
         cross_fitted(folder=tmp_path, seed=1)
+    (tmp_path / "folds").mkdir()  # as where it was killed before these were deleted
+    assert same(cross_fitted(folder=tmp_path), unbroken)
+    assert not (tmp_path / "folds").exists()
+    monkeypatch.setattr(fit_loop, "VERSION", 2)
+    with pytest.raises(UsageError, match="cross-fitting is of version 3, here of ver"):
+        cross_fitted(folder=tmp_path)
+    monkeypatch.undo()
     (tmp_path / "cross-fitted.pt").write_bytes(b"none")
     with pytest.raises(UsageError, match=r"cross-fitted\.pt is damaged"):
         cross_fitted(folder=tmp_path)

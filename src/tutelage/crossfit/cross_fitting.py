@@ -17,6 +17,7 @@ from tutelage.crossfit.fold_settings import (
     FoldSettings,
     corrected_settings,
     distilled_settings,
+    times_seen,
 )
 from tutelage.crossfit.folds import fold_count, stratified_folds
 from tutelage.crossfit.likelihoods import calibrated, last_not_worse
@@ -26,15 +27,13 @@ from tutelage.errors import UsageError
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.validation.shapes import described, kind
 
+ANY = 2**31
+"""in place of the number of classes until students are known"""
 ALLOWED = "FoldPredictions, probabilities of the fold's examples and of the checked ones"
 DIVERGED = (
     "All students of the first fold diverged. Lower the learning rate, and scale inputs to "
     "about -1..1."
 )
-
-
-REPEATED = 3
-"""times that a distilled student sees a checked example of another fold in an epoch"""
 
 
 class FoldTraining(NamedTuple):
@@ -79,9 +78,10 @@ class OutOfFold(NamedTuple):
     """Probabilities by the students of all folds."""
 
     train: Float[Tensor, "N C"]
-    """of each training example, by the student that was not trained on it"""
+    """of each training example, by the student that was not trained on it. Its given label
+    reaches a distilled student all the same, through posteriors by other corrected students"""
     checked: Float[Tensor, "H C"]
-    """of each checked example, likewise"""
+    """of each checked example, by the student that was not trained on it"""
     mean: Float[Tensor, "H C"]
     """of each checked example, the mean over all students"""
 
@@ -92,8 +92,8 @@ class CrossFitted(NamedTuple):
     stages: tuple[OutOfFold, ...]
     """of the plain students, the corrected ones, and with two rounds the distilled ones"""
     kept: int
-    """the last stage that is not shown to be worse than one before it; 0: the checked examples
-    show plain students to be better, and the given labels are to be trained on"""
+    """the last stage that is not shown to be worse than the one kept before it; 0: the checked
+    examples show plain students to be better, and the given labels are to be trained on"""
     settings: FoldSettings
     """of the plain students; their weight decay suits the final student, too"""
     transitions: Float[Tensor, "C C"]
@@ -134,10 +134,8 @@ class CrossFitting:
             name=f"trial-{settings.share:.3g}-{settings.decay:g}"
         )
 
-    def likelihood(self, predictions: Tensor) -> float | None:
-        """Mean log p of the first fold's given labels [K, C], in nats; None: not finite."""
-        if not bool(predictions.isfinite().all()):
-            return None
+    def likelihood(self, predictions: Float[Tensor, "K C"]) -> float:
+        """Mean log p of the first fold's given labels, in nats."""
         return float(calibrated(predictions, self.given[self.folds == 0]).mean())
 
     def plain(self, fold: int, settings: FoldSettings) -> FoldTraining:
@@ -156,9 +154,10 @@ class CrossFitting:
 
     def distilled(self, fold: int, settings: FoldSettings, posterior: Tensor) -> FoldTraining:
         """The fresh student of a fold that trains on the posteriors by the corrected ones."""
-        others = (self.checked_folds != fold).nonzero()[:, 0].repeat(REPEATED)
-        right = F.one_hot(self.checked, posterior.shape[1]).to(posterior)
         training = self.plain(fold, distilled_settings(settings))
+        others = (self.checked_folds != fold).nonzero()[:, 0]
+        others = others.repeat(times_seen(len(others), len(training.rows)))
+        right = F.one_hot(self.checked, posterior.shape[1]).to(posterior)
         return training._replace(
             name=f"distilled-{fold}",
             rows=torch.cat([training.rows, len(self.given) + others]),
@@ -189,7 +188,7 @@ class CrossFitting:
         return OutOfFold(train, own, by_fold.mean(0))
 
     def select(self, stages: Sequence[OutOfFold]) -> tuple[int, list[float]]:
-        """The last stage that is not shown to be worse than one before it, by log-likelihood.
+        """The last stage that is not shown to be worse than the one kept before it.
 
         One is worse than another where the log-likelihood of the checked examples is lower by
         more than two standard errors of the paired differences. Probabilities are calibrated
@@ -234,40 +233,44 @@ def cross_fit(
         rounds: 1, or 2 with distilled students.
 
     Returns:
-        What each stage predicts, the kept stage, and the posteriors to train on.
+        What each stage predicts, the kept stage, and the posteriors to train on, in double
+        precision.
 
     Raises:
         UsageError: If arguments do not fit, a student's predictions are no distributions of
             its examples, or all trials are not finite.
     """
+    data = _checked_data(given, folds, checked)
     count = fold_count(folds)
-    if folds.shape != given.shape:
-        raise UsageError(
-            f"folds have shape {tuple(folds.shape)} for labels of shape {tuple(given.shape)}; "
-            "allowed: one fold for each example."
-        )
     if rounds not in (1, 2):
-        raise UsageError(f"rounds is {rounds}; allowed: 1 or 2.")
-    if not len(checked):
-        raise UsageError("there is no checked example; allowed: one and more.")
-    data = CrossFitting(given.cpu().long(), folds.cpu().long(), checked.cpu().long())
+        raise UsageError(f"rounds is {rounds!r}; allowed: 1 or 2.")
+    classes = list[int]()
 
     def fitted(training: FoldTraining) -> FoldPredictions:
-        own = int((data.folds == training.fold).sum())
-        return _predictions(fit(training), training.name, own, len(checked))
+        own = len(data.folds) - len(training.rows[training.rows < len(data.folds)])
+        found = _predictions(fit(training), training.name, own, len(data.checked))
+        classes.extend(part.shape[1] for part in found)
+        if len(set(classes)) > 1:
+            raise UsageError(
+                f"fit gives {sorted(set(classes))} classes, the last for {training.name}; "
+                "allowed: one number for all students and examples."
+            )
+        return found
 
     def stage(trainings: Iterable[FoldTraining]) -> OutOfFold:
         return data.joined([_finite(fitted(one), one.name) for one in trainings])
 
     trials = {settings: fitted(data.trial(settings)) for settings in TRIED}
-    classes = trials[TRIED[0]].train.shape[1]
-    require_labels("given", data.given, len(given), classes)
-    require_labels("checked", data.checked, len(checked), classes)
-    likelihoods = {settings: data.likelihood(one.train) for settings, one in trials.items()}
-    known = {settings: value for settings, value in likelihoods.items() if value is not None}
-    if not known:
+    require_labels("given", data.given, len(data.given), classes[0])
+    require_labels("checked", data.checked, len(data.checked), classes[0])
+    likelihoods = {
+        settings: data.likelihood(_finite(one, data.trial(settings).name).train)
+        for settings, one in trials.items()
+        if all(bool(part.isfinite().all()) for part in one)
+    }
+    if not likelihoods:
         raise UsageError(DIVERGED)
-    settings = max(known, key=known.__getitem__)
+    settings = max(likelihoods, key=likelihoods.__getitem__)
     first = data.trial(settings).name
     later = [data.plain(fold, settings) for fold in range(1, count)]
     plain = data.joined([trials[settings], *(_finite(fitted(one), one.name) for one in later)])
@@ -294,11 +297,25 @@ def cross_fit(
     )
 
 
+def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> CrossFitting:
+    """Refuse what are no labels or folds."""
+    given = require_labels("given", given, len(given), ANY).cpu().clone()
+    checked = require_labels("checked", checked, len(checked), ANY).cpu()
+    if folds.shape != given.shape:
+        raise UsageError(
+            f"folds have shape {tuple(folds.shape)} for labels of shape {tuple(given.shape)}; "
+            "allowed: one fold for each example."
+        )
+    if not len(checked):
+        raise UsageError("there is no checked example; allowed: one and more.")
+    return CrossFitting(given, folds.cpu().long(), checked)
+
+
 def _predictions(found: object, name: str, own: int, checked: int) -> FoldPredictions:
     """What ``fit`` gives, on the CPU."""
     if not isinstance(found, tuple) or not all(isinstance(part, Tensor) for part in found):
         raise UsageError(f"fit gives {kind(found)} for {name}; allowed: {ALLOWED}.")
-    parts = [part.detach().cpu() for part in found]
+    parts = [part.detach().cpu().double().clone() for part in found]
     lengths = [len(part) if part.ndim == 2 else -1 for part in parts]
     if lengths != [own, checked]:
         shapes = " and ".join(described(part) for part in parts)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+VERSION = 3
+"""of the procedure; what students of folds of another version left is not gone on from"""
 FEWEST = 480
 """steps of which students of folds take shares where their run has fewer"""
 
@@ -40,3 +42,11 @@ def corrected_settings(chosen: FoldSettings) -> FoldSettings:
 def distilled_settings(chosen: FoldSettings) -> FoldSettings:
     """How fresh students of folds train on posteriors."""
     return FoldSettings(LATER_SHARE, chosen.decay)
+
+
+def times_seen(checked: int, others: int) -> int:
+    """How often a distilled student sees each of its checked examples in an epoch.
+
+    Three times, or as often as they do not outnumber the other examples, once at least.
+    """
+    return max(1, min(3, others // max(1, checked)))

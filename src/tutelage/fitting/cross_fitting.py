@@ -41,6 +41,8 @@ OTHERS = (
 )
 RESULT = "cross-fitted"
 """the file with the targets, in a run's folder"""
+PARTS = "folds"
+"""the folder of what is kept until then"""
 WORSE = (
     "the checked examples show plain students of folds to be better than corrected ones: "
     "the given labels are trained on as they are, beside the checked ones"
@@ -67,12 +69,14 @@ class CrossFitting:
 
         def fit(training: FoldTraining) -> FoldPredictions:
             start = students[training.start] if training.start else None
-            kept = self.checkpoint.part(training.name, lambda: self._fitted(training, start))
-            students[training.name] = kept.get("student", {})
+            name = f"{PARTS}/{training.name}"
+            kept = self.checkpoint.part(name, lambda: self._fitted(training, start))
+            if training.is_plain:
+                students[training.name] = kept["student"]
             return FoldPredictions(kept["train"], kept["checked"])
 
         kept = self.checkpoint.part(RESULT, lambda: self._made(fit)._asdict())
-        self.checkpoint.remove(*students)
+        self.checkpoint.remove(PARTS)
         return CrossFittedLabels(**kept)
 
     @property
@@ -90,7 +94,7 @@ class CrossFitting:
         right = F.one_hot(checked.cpu(), self.parts.classes)
         return CrossFittedLabels(
             torch.cat([targets.float(), right.float()]),
-            found.posterior.gather(1, given[:, None])[:, 0],
+            found.posterior.gather(1, given[:, None])[:, 0].float(),
             found.accuracy,
             found.settings.decay,
             "" if found.kept else WORSE,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
+from tutelage.crossfit.fold_settings import VERSION
 from tutelage.data.order import batch_count, in_order, random_rows, shuffled
 from tutelage.errors import UsageError, first_line
 from tutelage.fitting.cross_fitting import (
@@ -334,7 +335,7 @@ def _checkpoint(
             for group in tutor.optimizer.param_groups
         ]),
         "signal": "none" if updater is None else repr(updater.signal),
-        "cross-fitting": "none" if parts.included is None else "in two rounds",
+        "cross-fitting": "none" if parts.included is None else f"of version {VERSION}",
     }
     return Checkpoint(Path(folder), asdict(settings) | parts.marks() | names)
 

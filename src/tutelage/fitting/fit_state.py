@@ -1,5 +1,6 @@
 """A run of ``fit`` between two epochs, and its checkpoint."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -72,11 +73,10 @@ class Checkpoint:
             save_checkpoint(self.folder / file, content | {"run": dict(self.run)})
         return self._read(file, torch.device("cpu"))
 
-    def remove(self, *names: str) -> None:
-        """Delete parts that the run no longer needs."""
-        for file in (f"{name}.pt" for name in names):
-            if self.folder is not None:
-                (self.folder / file).unlink(missing_ok=True)
+    def remove(self, name: str) -> None:
+        """Delete a folder of parts that the run no longer needs."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def _read(self, name: str, device: torch.device) -> dict[str, Any]:
         assert self.folder is not None

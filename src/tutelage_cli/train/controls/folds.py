@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tutelage.crossfit import FoldPredictions, OutOfFold, stratified_folds
 from tutelage.crossfit.cross_fitting import CrossFitting
-from tutelage.crossfit.fold_settings import STRONGER, TRIED, FoldSettings
+from tutelage.crossfit.fold_settings import STRONGER, TRIED, VERSION, FoldSettings
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
@@ -72,7 +72,9 @@ def write_trial_result(
 ) -> None:
     """Write how well a student predicts the given labels of the first fold."""
     data = cross_fitting_of(material, job)
-    likelihood = data.likelihood(probabilities(tutor, streams.train)[data.folds == 0])
+    predictions = probabilities(tutor, streams.train)[data.folds == 0]
+    finite = bool(predictions.isfinite().all())
+    likelihood = data.likelihood(predictions) if finite else None
     result = {KEY: likelihood, "seconds": seconds, **tried_by(job)._asdict()}
     write_json(job.folder / "result.json", result)
 
@@ -183,7 +185,7 @@ def _result(job: Job, *names: str) -> dict[str, Any]:
 def _content_digest(material: Material) -> str:
     # which examples, under which labels, predictions are for
     train, checked = material.train, material.held_out
-    return digest([train.ids, train.labels, checked.ids, checked.labels])
+    return digest([VERSION, train.ids, train.labels, checked.ids, checked.labels])
 
 
 def _read(folder: Path, content: str) -> FoldPredictions:
@@ -194,7 +196,9 @@ def _read(folder: Path, content: str) -> FoldPredictions:
             buffer = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open
             with np.load(buffer, allow_pickle=False) as stored:
                 if str(stored["content"]) != content:
-                    raise ValueError("it is about other examples or labels")
+                    raise ValueError(
+                        "it is about other examples or labels, or of another version"
+                    )
                 parts = (torch.from_numpy(stored[name]) for name in ("train", "checked"))
                 return FoldPredictions(*parts)
         except OSError as error:
