@@ -14,6 +14,7 @@ from torch.utils.data import IterableDataset, TensorDataset
 import tutelage as tl
 from tests.fitting.test_fit import CHECKED, TEST, TRAINING, WRONG, network, run, same
 from tests.trained import unchecked
+from tutelage.crossfit import cross_fitting as rounds
 from tutelage.crossfit.fold_settings import TRIED
 from tutelage.errors import UsageError
 from tutelage.fitting import cross_fitting
@@ -50,43 +51,35 @@ def test_it_finds_wrong_labels_and_the_student_gains() -> None:
 
 
 def test_no_student_predicts_what_it_was_trained_on(monkeypatch) -> None:
-    trained, train, predicted = {}, CrossFitting._train, CrossFitting._predicted
-    seen: list[tuple[int, int]] = []
+    trained, fitted, predicted = dict[str, set[int]](), CrossFitting._fitted, []
+    predict = CrossFitting._predicted
 
-    def training(self: CrossFitting, examples: Any, rows: Tensor, *args: Any) -> nn.Module:
-        student = train(self, examples, rows, *args)
-        before = trained.get(args[0], set()) if len(args) == 5 else set()
-        trained[id(student)] = trained[args[0]] = before | set(rows.tolist())
-        kept.append(student)
-        return student
+    def fitting(self: CrossFitting, training: Any, start: Any) -> Any:
+        before = trained.get(training.start, set())
+        trained[training.name] = before | set(training.rows.tolist())
+        return fitted(self, training, start)
 
     def predicting(self: CrossFitting, student: nn.Module, examples: Any, rows: Tensor) -> Any:
-        checked = len(examples) == len(CHECKED[1])
-        known = {row - len(WRONG) for row in trained[id(student)]} if checked else None
-        if known is None:
-            assert not trained[id(student)] & set(rows.tolist())
-        else:
-            seen.append((len([row for row in known if row >= 0]), len(rows)))
-        return predicted(self, student, examples, rows)
+        seen = trained[list(trained)[-1]]
+        if len(examples) != len(CHECKED[1]):
+            assert not seen & set(rows.tolist())
+            predicted.append(len({row for row in seen if row >= len(WRONG)}))
+        return predict(self, student, examples, rows)
 
-    kept: list[nn.Module] = []
-    monkeypatch.setattr(CrossFitting, "_train", training)
+    monkeypatch.setattr(CrossFitting, "_fitted", fitting)
     monkeypatch.setattr(CrossFitting, "_predicted", predicting)
     cross_fitted()
-    # plain students see no checked example, later ones those of the other folds
-    plain = TRIALS + FOLDS - 1
-    assert seen[:plain] == [(0, 40)] * plain
-    for stage in (seen[plain : plain + FOLDS], seen[plain + FOLDS :]):
-        assert sorted(known for known, _ in stage) == [26, 27, 27]
-    assert len(kept) == TRAINED
+    # distilled students see checked examples of the other folds, all before them none
+    assert predicted[: TRAINED - FOLDS] == [0] * (TRAINED - FOLDS)
+    assert sorted(predicted[TRAINED - FOLDS :]) == [26, 27, 27]
 
 
 def test_checked_examples_are_predicted_by_students_of_other_folds(monkeypatch) -> None:
     # a student that knows the checked examples of its training says so: the accuracy that is
     # reported has to be that of ignorance
-    def knowing(self: CrossFitting, examples: Any, rows: Tensor, *args: Any) -> nn.Module:
-        del self, examples, args
-        student = network()
+    def knowing(self: CrossFitting, training: Any, start: Any) -> nn.Module:
+        del self, start
+        rows, student = training.rows, network()
         setattr(student, "known", rows[rows >= len(WRONG)] - len(WRONG))  # noqa: B010
         return student
 
@@ -134,8 +127,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not(stops, tmp_path, monkeyp
     monkeypatch.setattr(tl.Tutor, "step", step)
     limit[0] = 99
     assert same(cross_fitted(folder=tmp_path), unbroken)
-    # folds that were done are not trained again; trials are one part
-    assert len(calls) <= TRAINED + sum(stop for stop in stops if stop <= TRIALS)
+    assert len(calls) == TRAINED  # what was done is not trained again
     assert sorted(file.name for file in tmp_path.iterdir()) == ["cross-fitted.pt", "fit.pt"]
     calls.clear()
     assert same(cross_fitted(folder=tmp_path), unbroken)
@@ -188,7 +180,7 @@ def test_students_of_folds_start_from_the_student_that_is_given(monkeypatch) -> 
 def test_the_given_labels_are_trained_on_where_correction_is_shown_to_be_worse(
     monkeypatch,
 ) -> None:
-    monkeypatch.setattr(cross_fitting, "last_not_worse", lambda _: 0)
+    monkeypatch.setattr(rounds, "last_not_worse", lambda _: 0)
     found = cross_fitted()
     assert torch.equal(found.targets, nn.functional.one_hot(TRAINING[1], CLASSES).float())
     assert "show plain students of folds to be better" in found.report()
@@ -359,14 +351,14 @@ def test_a_single_checked_example_is_predicted_by_a_student_that_did_not_see_it(
 ) -> None:
     seen, train = [], CrossFitting._train
 
-    def training(self: CrossFitting, examples: Any, rows: Tensor, *args: Any) -> nn.Module:
-        seen.append(int((rows >= len(WRONG)).sum()))
-        return train(self, examples, rows, *args)
+    def training(self: CrossFitting, training: Any, start: Any) -> nn.Module:
+        seen.append(int((training.rows >= len(WRONG)).sum()))
+        return train(self, training, start)
 
     monkeypatch.setattr(CrossFitting, "_train", training)
     with pytest.warns(UserWarning, match="no checked example has"):
         cross_fitted(checked=(CHECKED[0][:1], CHECKED[1][:1]), epochs=1)
-    assert seen[-FOLDS:] == [0, 1, 1]  # its own fold is the first
+    assert seen[-FOLDS:] == [0, 3, 3]  # its own fold is the first
 
 
 @pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.uint8, torch.float64])
@@ -460,8 +452,7 @@ def test_batches_of_one_picture_are_trained_on_where_batch_normalisation_takes_t
 
 
 def test_random_labels_of_checked_examples_are_reported_as_predicted_by_chance() -> None:
-    # students of the second round, whom checked labels reach through those of other folds,
-    # have an accuracy of 0.36 and more on them
+    # where checked labels reach distilled students through corrected ones, it is 0.36 and more
     torch.manual_seed(0)
     inputs, labels = torch.randn(800, 20), torch.randint(4, (800,))
     student = nn.Sequential(nn.Linear(20, 128), nn.ReLU(), nn.Linear(128, 4))

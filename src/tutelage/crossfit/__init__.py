@@ -7,6 +7,13 @@ teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of
 ``cross_fit`` for the whole procedure.
 """
 
+from tutelage.crossfit.cross_fitting import (
+    CrossFitted,
+    FoldPredictions,
+    FoldTraining,
+    OutOfFold,
+    cross_fit,
+)
 from tutelage.crossfit.folds import stratified_folds
 from tutelage.crossfit.label_errors import LabelErrors, label_errors, wrong_between
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
@@ -16,15 +23,16 @@ from tutelage.crossfit.posterior import (
     refined_transitions,
     sharpened,
 )
-from tutelage.crossfit.rounds import CrossFitted, Training, cross_fit
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 
 __all__ = [
     "CrossFitted",
     "Fit",
+    "FoldPredictions",
+    "FoldTraining",
     "ForwardCorrected",
     "LabelErrors",
-    "Training",
+    "OutOfFold",
     "cross_fit",
     "estimate_transitions",
     "label_errors",

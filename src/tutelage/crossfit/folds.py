@@ -39,3 +39,19 @@ def stratified_folds(labels: Tensor, folds: int = 5, *, seed: int) -> Int64[Tens
     assigned = torch.empty(len(labels), dtype=torch.int64)
     assigned[by_class] = torch.arange(len(labels)) % folds
     return assigned.to(labels.device)
+
+
+def fold_count(folds: Tensor) -> int:
+    """The number of folds; raises where they are none."""
+    integral = folds.ndim == 1 and not folds.is_floating_point() and not folds.is_complex()
+    if not integral or not len(folds):
+        raise UsageError(f"folds are {described(folds)}; allowed: whole numbers of shape [N].")
+    if int(folds.min()) < 0:
+        raise UsageError(f"a fold is {int(folds.min())}; allowed: 0..F-1.")
+    sizes = torch.bincount(folds)
+    if len(sizes) < 2 or not bool(sizes.all()):
+        raise UsageError(
+            f"the folds have {sizes.tolist()} examples; allowed: two folds and above, numbered "
+            "from 0, each with one example and above."
+        )
+    return len(sizes)

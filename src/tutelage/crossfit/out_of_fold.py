@@ -13,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tutelage.crossfit.checks import require_probabilities
+from tutelage.crossfit.folds import fold_count
 from tutelage.errors import UsageError, require_module
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.validation.shapes import described, kind
@@ -60,7 +61,7 @@ def out_of_fold(
 
     Note: raises ``MissingExtraError`` where there are several jobs and no joblib.
     """
-    count = _count(folds)
+    count = fold_count(folds)
     if jobs < 1:
         raise UsageError(f"jobs is {jobs}; allowed: 1 and above.")
     if cache is not None and not key:
@@ -79,21 +80,6 @@ def out_of_fold(
         started: Any = Parallel(n_jobs=jobs)(delayed(_of_fold)(*call) for call in calls)
         parts = list(started)
     return _concatenated(parts, folds.cpu())
-
-
-def _count(folds: Tensor) -> int:
-    integral = folds.ndim == 1 and not folds.is_floating_point() and not folds.is_complex()
-    if not integral or not len(folds):
-        raise UsageError(f"folds are {described(folds)}; allowed: whole numbers of shape [N].")
-    if int(folds.min()) < 0:
-        raise UsageError(f"a fold is {int(folds.min())}; allowed: 0..F-1.")
-    sizes = torch.bincount(folds)
-    if len(sizes) < 2 or not bool(sizes.all()):
-        raise UsageError(
-            f"the folds have {sizes.tolist()} examples; allowed: two folds and above, numbered "
-            "from 0, each with one example and above."
-        )
-    return len(sizes)
 
 
 def _files(

@@ -46,13 +46,12 @@ from tutelage_cli.train.controls.folds import (
     PARTS,
     PLAIN,
     TRIED,
-    checked_folds_of,
     chosen_settings,
     conditioned,
+    cross_fitting_of,
     fold_seed,
     folds_of,
     read_out_of_fold,
-    transitions_of,
 )
 from tutelage_cli.train.controls.plans import plan_of
 from tutelage_cli.train.controls.rows import concatenated
@@ -181,7 +180,7 @@ def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
 
     for arm in ("pruned", "forward-corrected"):
         assert seconds("students", f"{arm}-seed0") > of_folds("folds") > 0
-    kinds = ("folds", "tuned-folds", "corrected-folds", "distilled-folds")
+    kinds = ("folds", "corrected-folds", "distilled-folds")
     trials = sum(seconds("folds", f"fold-trials-seed0-{k}") for k in range(len(TRIED)))
     stronger = seconds("folds", f"fold-trials-seed0-{len(TRIED)}")
     assert seconds("students", "regularised-seed0") > trials + stronger > stronger > 0
@@ -368,32 +367,31 @@ def refined(p: Tensor, given: Tensor, rough: Tensor) -> Tensor:
     return counts / counts.sum(1, keepdim=True)
 
 
-def test_a_corrected_fold_goes_on_from_the_plain_one_without_its_checked_examples(
+def transitions_of(data: Any, **shrinkage: float) -> Tensor:
+    """Which label each class is given, as the plain students of folds show."""
+    plain = read_out_of_fold(data.job, PLAIN, data.material)
+    return cross_fitting_of(data.material, data.job).transitions(plain, **shrinkage)
+
+
+def test_a_corrected_fold_goes_on_from_the_plain_one_and_sees_no_checked_example(
     data,
 ) -> None:
     train, checked = data.material.train, data.material.held_out
-    transitions = transitions_of(
-        read_out_of_fold(data.job, PLAIN, data.material), data.material
-    )
-    held_out = checked_folds_of(data.material, data.job)
+    transitions = transitions_of(data)
     out_of_fold = read_out_of_fold(data.job, "corrected-folds", data.material)
     decay = DECAY * max(1, chosen_settings(data.job).decay / 2)
+    checked_folds = cross_fitting_of(data.material, data.job).checked_folds
 
     def loss(logits: Tensor, column: Tensor) -> Tensor:
         return -(logits.softmax(1) * column).sum(1).log().mean()
 
     for fold in (0, 3):
         model, others, ours = of_fold(data, fold, PLAIN)
-        right = checked.rows((held_out != fold).nonzero()[:, 0])
-        whole = batches(data, concatenated(train.rows(others), right))
-        columns = torch.cat([
-            transitions.T[train.labels[others]],
-            F.one_hot(right.labels, 3).float(),
-        ])
-        by_hand(model, whole, columns, loss, rates=rates_of_a_fold(whole), decay=decay)
+        feed, columns = batches(data, train.rows(others)), transitions.T[train.labels[others]]
+        by_hand(model, feed, columns, loss, rates=rates_of_a_fold(feed), decay=decay)
         wanted = predicted(model, data, train.rows(ours))
         torch.testing.assert_close(out_of_fold.train[ours], wanted, rtol=1e-3, atol=1e-4)
-        own = (held_out == fold).nonzero()[:, 0]
+        own = (checked_folds == fold).nonzero()[:, 0]
         wanted = predicted(model, data, checked.rows(own))
         torch.testing.assert_close(out_of_fold.checked[own], wanted, rtol=1e-3, atol=1e-4)
 
@@ -401,7 +399,7 @@ def test_a_corrected_fold_goes_on_from_the_plain_one_without_its_checked_example
 def posteriors(data: Any, arm: str) -> Tensor:
     """Of the right classes of all training examples, by the students of folds of a stage."""
     given = data.material.train.labels
-    rough = transitions_of(read_out_of_fold(data.job, PLAIN, data.material), data.material)
+    rough = transitions_of(data)
     p = read_out_of_fold(data.job, arm, data.material).train
     joint = p * refined(p, given, rough)[:, given].T
     return joint / joint.sum(1, keepdim=True)
@@ -410,13 +408,13 @@ def posteriors(data: Any, arm: str) -> Tensor:
 def test_a_distilled_fold_is_a_fresh_student_of_the_posteriors_of_the_others(data) -> None:
     train, checked = data.material.train, data.material.held_out
     believed = posteriors(data, "corrected-folds")
-    held_out = checked_folds_of(data.material, data.job)
     out_of_fold = read_out_of_fold(data.job, "distilled-folds", data.material)
     decay = DECAY * chosen_settings(data.job).decay
     part = folds_of(data.material, data.job)
+    checked_folds = cross_fitting_of(data.material, data.job).checked_folds
     for fold in (0, 3):
         others, ours = (part != fold).nonzero()[:, 0], (part == fold).nonzero()[:, 0]
-        right = checked.rows((held_out != fold).nonzero()[:, 0])
+        right = checked.rows((checked_folds != fold).nonzero()[:, 0].repeat(3))
         whole = batches(data, concatenated(train.rows(others), right))
         targets = torch.cat([believed[others], F.one_hot(right.labels, 3).float()])
         seed = fold_seed(data.job.with_arm("distilled-folds", fold))
@@ -425,6 +423,9 @@ def test_a_distilled_fold_is_a_fresh_student_of_the_posteriors_of_the_others(dat
         by_hand(model, whole, targets, F.cross_entropy, rates=rates, decay=decay)
         wanted = predicted(model, data, train.rows(ours))
         torch.testing.assert_close(out_of_fold.train[ours], wanted, rtol=1e-3, atol=1e-4)
+        own = (checked_folds == fold).nonzero()[:, 0]
+        wanted = predicted(model, data, checked.rows(own))
+        torch.testing.assert_close(out_of_fold.checked[own], wanted, rtol=1e-3, atol=1e-4)
 
 
 def confident_learning(p: np.ndarray, given: np.ndarray) -> np.ndarray:
@@ -478,10 +479,9 @@ def test_transitions_are_the_mean_predictions_of_the_checked_of_each_class(
         prior = (1 - kept) * others / others.sum()
         prior[c] = kept
         wanted[c] = (p[labels == c].sum(0) + prior) / ((labels == c).sum() + 1)
-    plain = read_out_of_fold(data.job, PLAIN, data.material)
-    transitions = transitions_of(plain, data.material, shrinkage=0.0)
+    transitions = transitions_of(data, shrinkage=0.0)
     np.testing.assert_allclose(transitions.numpy(), wanted, rtol=1e-5)
-    moved = transitions_of(plain, data.material)
+    moved = transitions_of(data)
     np.testing.assert_allclose(moved.numpy(), 0.7 * wanted + 0.3 * np.eye(3), rtol=1e-5)
 
 
@@ -498,8 +498,7 @@ def test_transitions_are_moved_to_the_identity_as_far_as_they_must() -> None:
 
 def test_forward_corrected_descends_the_corrected_loss(controlled, data) -> None:
     train, checked = data.material.train, data.material.held_out
-    plain = read_out_of_fold(data.job, PLAIN, data.material)
-    transitions = conditioned(transitions_of(plain, data.material, shrinkage=0.0))
+    transitions = conditioned(transitions_of(data, shrinkage=0.0))
     columns = torch.cat([transitions.T[train.labels], F.one_hot(checked.labels, 3).float()])
 
     def loss(logits: Tensor, column: Tensor) -> Tensor:
@@ -783,15 +782,15 @@ def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
     out_of_fold = read_out_of_fold(job, "distilled-folds", material)
     own = load_commentary(out / "students" / "out-of-fold-seed0" / "commentary", new())
     assert isinstance(own, OutOfFoldTargets)
-    rough = transitions_of(read_out_of_fold(job, PLAIN, material), material)
-    train = material.train
+    plain, train = read_out_of_fold(job, PLAIN, material), material.train
+    rough = cross_fitting_of(material, job).transitions(plain)
     transitions = refined(out_of_fold.train, train.labels, rough)
     joint = out_of_fold.train * transitions[:, train.labels].T
     believed = joint / joint.sum(1, keepdim=True)
     start = 0.08 * F.one_hot(train.labels, 3) + 0.92 * believed
     order = train.ids.argsort()
     torch.testing.assert_close(own.targets()[0], start[order], rtol=0, atol=0.05)
-    assert len(list((out / "folds").iterdir())) == 4 * FOLDS + len(TRIED)
+    assert len(list((out / "folds").iterdir())) == 3 * FOLDS + len(TRIED)
 
 
 def test_fewer_folds_and_rounds_train_fewer_students(pets, tmp_path) -> None:
@@ -800,7 +799,7 @@ def test_fewer_folds_and_rounds_train_fewer_students(pets, tmp_path) -> None:
     answer = run("train", pets, *WORDS, *words)
     assert answer.code == 0, answer.err
     names = {folder.name for folder in (out / "folds").iterdir()}
-    arms = ("folds", "tuned-folds", "corrected-folds")
+    arms = ("folds", "corrected-folds")
     assert names == {f"{arm}-seed0-{fold}" for arm in arms for fold in range(3)} | {
         f"fold-trials-seed0-{place}" for place in range(len(TRIED))
     }

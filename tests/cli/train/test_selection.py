@@ -1,5 +1,6 @@
 """Cross-fitting falls back on what checked examples show to be better, and on nothing else."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,10 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
+from tutelage.crossfit import OutOfFold
+from tutelage.crossfit.cross_fitting import CrossFitting
 from tutelage.crossfit.likelihoods import calibrated, worse
 from tutelage_cli.train.controls import plans, selection
-from tutelage_cli.train.controls.folds import OutOfFold
 from tutelage_cli.train.controls.selection import CANDIDATES, Selected, select
+
+
+@dataclass
+class Inputs:
+    job: int
+    material: Any
+
 
 LABELS = torch.arange(24) % 3
 
@@ -25,19 +34,18 @@ def predictions(right: list[int], sure: float = 0.8) -> Tensor:
 
 
 def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LABELS) -> str:
+    data = CrossFitting(torch.tensor([0, 1, 2] * 2), torch.tensor([0, 1] * 3), labels)
     train = torch.full((6, 3), 1 / 3)
-    material: Any = SimpleNamespace(
-        held_out=SimpleNamespace(labels=labels),
-        train=SimpleNamespace(labels=torch.tensor([0, 1, 2] * 2)),
-    )
-    by_arm = {CANDIDATES[method]: OutOfFold(train, p, p, 1.0) for method, p in said.items()}
+    by_arm = {CANDIDATES[name]: OutOfFold(train, p, p) for name, p in said.items()}
     monkeypatch.setattr(selection, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
+    monkeypatch.setattr(selection, "seconds_of_folds", lambda *_: 1.0)
+    monkeypatch.setattr(selection, "cross_fitting_of", lambda *_: data)
+    settings = SimpleNamespace(rounds=2)
     case: Any = SimpleNamespace(
-        material=material,
-        job=SimpleNamespace(folder=tmp_path, settings=SimpleNamespace(rounds=2)),
+        material=None, job=SimpleNamespace(folder=tmp_path, settings=settings)
     )
     found = select(case)
-    assert found.seconds == 4
+    assert found.seconds == 3
     return found.method
 
 
@@ -51,12 +59,11 @@ def of(*counts: int) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("right", "method"),
     [
-        ((12, 12, 12, 12), "two rounds"),
-        ((12, 14, 18, 20), "two rounds"),
-        ((18, 18, 20, 19), "two rounds"),  # a label less is within two standard errors
-        ((12, 14, 20, 10), "one round"),
-        ((12, 20, 8, 8), "fine-tuned"),
-        ((20, 10, 8, 8), "plain"),
+        ((12, 12, 12), "two rounds"),
+        ((12, 18, 20), "two rounds"),
+        ((18, 20, 19), "two rounds"),  # a label less is within two standard errors
+        ((12, 20, 10), "one round"),
+        ((20, 8, 8), "given labels"),
     ],
 )
 def test_the_last_way_is_taken_that_is_not_shown_to_be_worse(
@@ -66,10 +73,10 @@ def test_the_last_way_is_taken_that_is_not_shown_to_be_worse(
 
 
 def test_how_sure_a_way_is_does_not_count(monkeypatch, tmp_path) -> None:
-    said = of(18, 18, 18, 18)
+    said = of(18, 18, 18)
     said["two rounds"] = predictions(list(range(18)), sure=0.999)
     assert selected(monkeypatch, tmp_path, said) == "two rounds"
-    one, other = (calibrated(said[method], LABELS) for method in ("plain", "two rounds"))
+    one, other = (calibrated(said[method], LABELS) for method in ("given labels", "two rounds"))
     assert float(one.mean()) == pytest.approx(float(other.mean()), abs=5e-3)
 
 
@@ -87,14 +94,14 @@ def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> No
     assert worse(other + gains - 2.02 * error, other)
 
 
-@pytest.mark.parametrize("method", ["plain", "fine-tuned"])
-def test_what_is_fallen_back_on_is_trained_as_the_control_is(monkeypatch, method) -> None:
-    start = SimpleNamespace(seconds=2.0)
-    own = SimpleNamespace(start=start)
-    monkeypatch.setitem(plans.FALLBACKS, method, lambda _: own)
-    nothing = torch.empty(0)
-    chosen = Selected(method, OutOfFold(nothing, nothing, nothing, 0), nothing, 5.0)
+def test_given_labels_are_trained_on_where_plain_folds_are_better(monkeypatch) -> None:
+    nothing, made = torch.empty(0), []
+    out_of_fold = OutOfFold(nothing, nothing, nothing)
+    chosen = Selected("given labels", out_of_fold, nothing, nothing, 5.0)
+    labels = SimpleNamespace(train=SimpleNamespace(labels=nothing))
     monkeypatch.setattr(plans, "select", lambda _: chosen)
-    found: Any = plans.PLANS["cross-fitted"](SimpleNamespace())  # pyright: ignore[reportArgumentType]
-    assert found is own
-    assert start.seconds == (7.0 if method == "fine-tuned" else 5.0)
+    monkeypatch.setattr(plans, "_with_decay_of_folds", lambda job: job + 1)
+    monkeypatch.setattr(plans, "with_checked", lambda inputs: (inputs.job, "index"))
+    monkeypatch.setattr(plans, "budgeted", lambda *args: made.append(args))
+    plans.PLANS["cross-fitted"](Inputs(1, labels))  # pyright: ignore[reportArgumentType]
+    assert made == [(Inputs(2, labels), 2, "index", 5.0)]

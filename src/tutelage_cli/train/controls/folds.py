@@ -4,26 +4,16 @@ import io
 import json
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.crossfit import (
-    estimate_transitions,
-    label_posterior,
-    refined_transitions,
-    stratified_folds,
-)
-from tutelage.crossfit.fold_settings import (
-    SHRINKAGE,
-    STRONGER,
-    TRIED,
-    FoldSettings,
-)
-from tutelage.crossfit.likelihoods import calibrated
+from tutelage.crossfit import FoldPredictions, OutOfFold, stratified_folds
+from tutelage.crossfit.cross_fitting import CrossFitting
+from tutelage.crossfit.fold_settings import STRONGER, TRIED, FoldSettings
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
@@ -36,10 +26,9 @@ from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
 
-PLAIN, TUNED = "folds", "tuned-folds"
-CORRECTED, DISTILLED = "corrected-folds", "distilled-folds"
-"""students of folds: untaught ones, which go on with checked examples alone, or under the
-forward corrected loss; and fresh ones, trained on the posteriors by the corrected ones"""
+PLAIN, CORRECTED, DISTILLED = "folds", "corrected-folds", "distilled-folds"
+"""students of folds: untaught ones, which go on under the forward corrected loss, and fresh
+ones, trained on the posteriors by the corrected ones"""
 TRIALS = "fold-trials"
 """untaught students of the first fold, one for each of ``TRIED``, and of ``STRONGER``; the best
 of ``TRIED`` is the first of ``PLAIN``"""
@@ -54,23 +43,16 @@ _PART = 12
 """keeps the seeds of these folds apart from others"""
 
 
-class OutOfFold(NamedTuple):
-    """What the students of all folds predict."""
-
-    train: Float[Tensor, "N C"]
-    """for each training example, by the student that was not trained on it"""
-    checked: Float[Tensor, "H C"]
-    """for each checked example, by the student that was not trained on those of its fold"""
-    mean: Float[Tensor, "H C"]
-    """the mean of all students; those of ``PLAIN`` were trained on no checked example"""
-    seconds: float
-    """of all their steps; for ``PLAIN`` also of what chose how many these are"""
-
-
 def folds_of(material: Material, job: Job) -> Tensor:
     """The fold of each training example; the given labels are spread evenly."""
     labels = material.train.labels
     return stratified_folds(labels, job.settings.folds, seed=mixed_seed(_PART, job.seed))
+
+
+def cross_fitting_of(material: Material, job: Job) -> CrossFitting:
+    """What the students of folds are trained on."""
+    folds = folds_of(material, job)
+    return CrossFitting(material.train.labels, folds, material.held_out.labels)
 
 
 def trial_jobs(job: Job, *, stronger: bool = False) -> list[Job]:
@@ -89,11 +71,8 @@ def write_trial_result(
     job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
 ) -> None:
     """Write how well a student predicts the given labels of the first fold."""
-    own_fold = folds_of(material, job) == 0
-    predictions = probabilities(tutor, streams.train)[own_fold]
-    likelihood = None
-    if bool(predictions.isfinite().all()):
-        likelihood = float(calibrated(predictions, material.train.labels[own_fold]).mean())
+    data = cross_fitting_of(material, job)
+    likelihood = data.likelihood(probabilities(tutor, streams.train)[data.folds == 0])
     result = {KEY: likelihood, "seconds": seconds, **tried_by(job)._asdict()}
     write_json(job.folder / "result.json", result)
 
@@ -118,16 +97,6 @@ def chosen_trial(job: Job) -> Job:
 def seconds_of_trials(job: Job, *, stronger: bool = False) -> float:
     """Seconds of all students that settings were chosen by."""
     return sum(_trial(one)[1] for one in trial_jobs(job, stronger=stronger))
-
-
-def checked_folds_of(material: Material, job: Job) -> Tensor:
-    """The fold of each checked example; right classes are spread evenly."""
-    labels = material.held_out.labels
-    if len(labels) < 2:
-        return torch.zeros(len(labels), dtype=torch.int64)
-    most = job.settings.folds
-    seed = mixed_seed(_PART, job.seed, most)
-    return stratified_folds(labels, min(most, len(labels)), seed=seed)
 
 
 def fold_jobs(job: Job, arm: str) -> list[Job]:
@@ -156,26 +125,15 @@ def write_out_of_fold(
 
 def read_out_of_fold(job: Job, arm: str, material: Material) -> OutOfFold:
     """Put together what the students of all folds predict."""
-    folds, classes = folds_of(material, job), len(material.train.classes)
-    train, checked, seconds = torch.empty(len(folds), classes), [], 0.0
-    for one in fold_jobs(job, arm):
-        ours, others, took = _read(one.folder, _content_digest(material))
-        train[folds == one.fold] = ours
-        checked.append(others)
-        seconds += took
-    if arm == PLAIN:
-        seconds += seconds_of_trials(job)
-    by_fold, checked_folds = torch.stack(checked), checked_folds_of(material, job)
-    own = by_fold[checked_folds, torch.arange(len(checked_folds))]
-    return OutOfFold(train, own, by_fold.mean(0), seconds)
+    content = _content_digest(material)
+    each = [_read(one.folder, content) for one in fold_jobs(job, arm)]
+    return cross_fitting_of(material, job).joined(each)
 
 
-def transitions_of(
-    out_of_fold: OutOfFold, material: Material, *, shrinkage: float = SHRINKAGE
-) -> Float[Tensor, "C C"]:
-    """Which given label each class gets, as the checked examples show."""
-    labels = material.held_out.labels
-    return estimate_transitions(out_of_fold.mean, labels, shrinkage=shrinkage)
+def seconds_of_folds(job: Job, arm: str) -> float:
+    """Seconds of all students of folds; for ``PLAIN`` also of what chose their settings."""
+    seconds = sum(_result(one, "seconds")["seconds"] for one in fold_jobs(job, arm))
+    return seconds + (seconds_of_trials(job) if arm == PLAIN else 0.0)
 
 
 def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
@@ -192,20 +150,6 @@ def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
     return identity
 
 
-def posteriors_of(
-    out_of_fold: OutOfFold, material: Material, transitions: Float[Tensor, "C C"]
-) -> Float[Tensor, "N C"]:
-    """The posterior of the right class of each training example."""
-    return label_posterior(out_of_fold.train, transitions, material.train.labels)
-
-
-def refined_by(
-    out_of_fold: OutOfFold, material: Material, rough: Float[Tensor, "C C"]
-) -> Float[Tensor, "C C"]:
-    """The transitions by the joint of predictions and given labels of all examples."""
-    return refined_transitions(out_of_fold.train, rough, material.train.labels)
-
-
 @torch.no_grad()
 def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
     """What a student says of examples, in evaluation mode and as they are."""
@@ -216,17 +160,24 @@ def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
 
 def _trial(job: Job) -> tuple[float, float]:
     # log-likelihood of given labels, and seconds; one that diverged has none
+    result = _result(job, KEY, "seconds")
+    if result[KEY] is None:
+        return -math.inf, float(result["seconds"])
+    return float(result[KEY]), float(result["seconds"])
+
+
+def _result(job: Job, *names: str) -> dict[str, Any]:
     file = job.folder / "result.json"
     with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
         try:
             result = json.loads(file.read_text("utf-8"))
         except OSError as error:
             raise ValueError(str(error)) from error
-        if result[KEY] is None:
-            return -math.inf, float(result["seconds"])
-        if any(result.get(name) != value for name, value in tried_by(job)._asdict().items()):
+        expected = tried_by(job)._asdict() if job.arm == TRIALS else {}
+        diverged = KEY in result and result[KEY] is None
+        if not diverged and any(result.get(key) != of for key, of in expected.items()):
             raise ValueError("it was trained with settings of another version")
-        return float(result[KEY]), float(result["seconds"])
+        return {name: result[name] for name in names}
 
 
 def _content_digest(material: Material) -> str:
@@ -235,7 +186,7 @@ def _content_digest(material: Material) -> str:
     return digest([train.ids, train.labels, checked.ids, checked.labels])
 
 
-def _read(folder: Path, content: str) -> tuple[Tensor, Tensor, float]:
+def _read(folder: Path, content: str) -> FoldPredictions:
     file = folder / PREDICTIONS
     remedy = f"Delete {folder / 'result.json'}, then go on: it is made again."
     with name_damaged_file(file, remedy):
@@ -244,8 +195,7 @@ def _read(folder: Path, content: str) -> tuple[Tensor, Tensor, float]:
             with np.load(buffer, allow_pickle=False) as stored:
                 if str(stored["content"]) != content:
                     raise ValueError("it is about other examples or labels")
-                ours, others = (torch.from_numpy(stored[n]) for n in ("train", "checked"))
-            seconds = json.loads((folder / "result.json").read_text("utf-8"))["seconds"]
+                parts = (torch.from_numpy(stored[name]) for name in ("train", "checked"))
+                return FoldPredictions(*parts)
         except OSError as error:
             raise ValueError(str(error)) from error
-    return ours, others, float(seconds)

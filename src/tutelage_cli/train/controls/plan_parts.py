@@ -59,43 +59,28 @@ def budgeted(
 
 
 def with_checked(
-    inputs: ControlInputs, rows: Tensor | None = None, checked_rows: Tensor | None = None
+    inputs: ControlInputs, rows: Tensor | None = None
 ) -> tuple[InMemory, ExampleIndex]:
-    """Put checked examples after the training examples, all or some of either."""
+    """Put the checked examples after the training examples, all or some of these."""
     train = inputs.material.train if rows is None else inputs.material.train.rows(rows)
-    checked = (
-        inputs.material.held_out
-        if checked_rows is None
-        else inputs.material.held_out.rows(checked_rows)
-    )
-    examples = concatenated(train, checked)
+    examples = concatenated(train, inputs.material.held_out)
     return batches_like(inputs.streams.train, examples), example_index(examples, None)
 
 
 def corrected(
-    inputs: ControlInputs,
-    transitions: Tensor,
-    rows: Tensor | None = None,
-    checked_rows: Tensor | None = None,
+    inputs: ControlInputs, transitions: Tensor
 ) -> tuple[BatchSource, ExampleIndex, Objective]:
-    """Prepare gold loss correction on training and checked examples, all or some of either."""
+    """Prepare gold loss correction on training and checked examples."""
     given, checked = inputs.material.train.labels, inputs.material.held_out.labels
-    given = given if rows is None else given[rows]
-    checked = checked if checked_rows is None else checked[checked_rows]
-    batches, index = with_checked(inputs, rows, checked_rows)
+    batches, index = with_checked(inputs)
     targets = torch.cat([given, len(transitions) + checked])
     return Targeted(batches, targets), index, GoldLossCorrected(ForwardCorrected(transitions))
 
 
 def on_posteriors(
-    inputs: ControlInputs,
-    posteriors: Float[Tensor, "N C"],
-    rows: Tensor | None = None,
-    checked_rows: Tensor | None = None,
+    inputs: ControlInputs, posteriors: Float[Tensor, "N C"]
 ) -> tuple[BatchSource, ExampleIndex]:
-    """Prepare training and checked examples, all or some of either, under soft targets."""
+    """Prepare training examples under soft targets, and checked ones."""
     right = F.one_hot(inputs.material.held_out.labels, posteriors.shape[1]).to(posteriors)
-    posteriors = posteriors if rows is None else posteriors[rows]
-    right = right if checked_rows is None else right[checked_rows]
-    batches, index = with_checked(inputs, rows, checked_rows)
+    batches, index = with_checked(inputs)
     return Targeted(batches, torch.cat([posteriors, right])), index

@@ -16,9 +16,9 @@ from tutelage_cli.train.controls.folds import (
     PLAIN,
     chosen_settings,
     conditioned,
-    posteriors_of,
+    cross_fitting_of,
     read_out_of_fold,
-    transitions_of,
+    seconds_of_folds,
 )
 from tutelage_cli.train.controls.plan_parts import (
     budgeted,
@@ -30,7 +30,7 @@ from tutelage_cli.train.controls.plan_parts import (
 )
 from tutelage_cli.train.controls.rates import RATES
 from tutelage_cli.train.controls.rows import Repeated, batches_like
-from tutelage_cli.train.controls.selection import PLAINLY, TUNED_ON_CHECKED, select
+from tutelage_cli.train.controls.selection import AS_GIVEN, select
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
 from tutelage_cli.train.job import Job, learning_rate
@@ -148,29 +148,28 @@ def _pruned(inputs: ControlInputs) -> TrainingPlan:
     out_of_fold = read_out_of_fold(inputs.job, PLAIN, inputs.material)
     issues = label_issues(out_of_fold.train, inputs.material.train.labels)
     batches, index = with_checked(inputs, (~issues).nonzero()[:, 0])
-    return budgeted(inputs, batches, index, out_of_fold.seconds, weights=(~issues).float())
+    seconds = seconds_of_folds(inputs.job, PLAIN)
+    return budgeted(inputs, batches, index, seconds, weights=(~issues).float())
 
 
 def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
     plain = read_out_of_fold(inputs.job, PLAIN, inputs.material)
-    transitions = conditioned(transitions_of(plain, inputs.material, shrinkage=0.0))
+    data = cross_fitting_of(inputs.material, inputs.job)
+    transitions = conditioned(data.transitions(plain, shrinkage=0.0))
     batches, index, objective = corrected(inputs, transitions)
-    return budgeted(inputs, batches, index, plain.seconds, objective)
+    seconds = seconds_of_folds(inputs.job, PLAIN)
+    return budgeted(inputs, batches, index, seconds, objective)
 
 
 def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
-    """Train on the posteriors of labels, or fall back on what is shown to be better."""
-    selected = select(inputs)
-    if selected.method in FALLBACKS:
-        plan = FALLBACKS[selected.method](inputs)
-        own_seconds = plan.start.seconds if selected.method == TUNED_ON_CHECKED else 0.0
-        plan.start.seconds = own_seconds + selected.seconds
-        return plan
-    material, given = inputs.material, inputs.material.train.labels
-    posterior = posteriors_of(selected.out_of_fold, material, selected.transitions)
-    weights = posterior.gather(1, given[:, None])[:, 0]
+    """Train on posteriors, or on given labels where plain folds are shown to be better."""
+    selected, given = select(inputs), inputs.material.train.labels
     inputs = replace(inputs, job=_with_decay_of_folds(inputs.job))
-    batches, index = on_posteriors(inputs, posterior)
+    if selected.method == AS_GIVEN:
+        batches, index = with_checked(inputs)
+        return budgeted(inputs, batches, index, selected.seconds)
+    weights = selected.posterior.gather(1, given[:, None])[:, 0]
+    batches, index = on_posteriors(inputs, selected.posterior)
     return budgeted(inputs, batches, index, selected.seconds, weights=weights)
 
 
@@ -180,22 +179,17 @@ def _with_decay_of_folds(job: Job) -> Job:
     return replace(job, settings=replace(job.settings, weight_decay=decay))
 
 
-def _as_plain_folds(inputs: ControlInputs) -> TrainingPlan:
-    inputs = replace(inputs, job=_with_decay_of_folds(inputs.job))
-    return budgeted(inputs, inputs.streams.train, example_index(inputs.material.train, None))
-
-
 def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
     """Train under a teacher of out-of-fold predictions, which starts at their closed form."""
-    _, out_of_fold, transitions, seconds = select(inputs)
+    selected = select(inputs)
     train, job = inputs.material.train, _with_decay_of_folds(inputs.job)
     teacher = OutOfFoldTargets(
-        train.ids, out_of_fold.train, train.labels, transitions=transitions
+        train.ids, selected.out_of_fold.train, train.labels, transitions=selected.transitions
     )
     steps = len(inputs.streams.train) * job.settings.epochs
     taught = _taught(inputs)
     tutor = build_tutor(job.arm, job.seed, train, job.settings, steps, teacher=teacher)
-    start = replace(taught.start, seconds=seconds)
+    start = replace(taught.start, seconds=selected.seconds)
     return replace(taught, tutor=tutor, start=start)
 
 
@@ -204,11 +198,6 @@ def _of_rate(inputs: ControlInputs) -> TrainingPlan:
     return replace(untaught, start=TrainState())
 
 
-FALLBACKS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
-    PLAINLY: _as_plain_folds,
-    TUNED_ON_CHECKED: _fine_tuned,
-}
-"""what is trained where cross-fitting is shown to be worse"""
 PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     "checked-only": _checked_only,
     "fine-tuned": _fine_tuned,

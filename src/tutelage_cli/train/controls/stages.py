@@ -11,7 +11,6 @@ from tutelage_cli.train.controls.folds import (
     PLAIN,
     TRIALS,
     TRIED,
-    TUNED,
     fold_jobs,
     trial_jobs,
     tried_by,
@@ -28,7 +27,7 @@ ON_TRIALS = ("regularised",)
 ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
-"""go on from all students of folds, and may fall back on plain or fine-tuned ones"""
+"""go on from all students of folds"""
 
 EXPECTED = {
     CORRECTED: corrected_settings(TRIED[1]),
@@ -57,7 +56,7 @@ def training_stages(
         if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
             stages[2] += fold_jobs(any_of, PLAIN)
         if {*CROSS_FITTED} & set(jobs):
-            stages[3] += fold_jobs(any_of, TUNED) + fold_jobs(any_of, CORRECTED)
+            stages[3] += fold_jobs(any_of, CORRECTED)
             stages[4] += fold_jobs(any_of, DISTILLED) if settings.rounds > 1 else []
         for arm, job in jobs.items():
             stages[_stage(arm)].append(job)
@@ -80,7 +79,7 @@ def steps_of(job: Job, length: int) -> int:
         return 1
     if job.arm in EXPECTED:
         return EXPECTED[job.arm].steps(round(0.8 * length * job.settings.epochs))
-    if job.arm in ON_UNTAUGHT or job.arm == TUNED:
+    if job.arm in ON_UNTAUGHT:
         return max(1, length * job.settings.epochs // 10)
     return length * job.settings.epochs
 
@@ -92,6 +91,4 @@ def epochs_of(job: Job) -> tuple[int, int]:
         return 1, epochs
     if job.arm in ON_TRIALS:
         return PARTS, PARTS
-    if job.arm == "cross-fitted":  # it may come to fine-tuning
-        return epochs, epochs + 1
     return (epochs + 1, epochs + 1) if job.arm == "fine-tuned" else (epochs, epochs)

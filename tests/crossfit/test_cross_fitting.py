@@ -1,0 +1,236 @@
+"""Cross-fitting in rounds: who is trained on what, and what is made of the predictions."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.trained import unchecked
+from tutelage.crossfit import (
+    FoldPredictions,
+    FoldTraining,
+    ForwardCorrected,
+    cross_fit,
+    estimate_transitions,
+    label_posterior,
+    refined_transitions,
+    stratified_folds,
+)
+from tutelage.crossfit.fold_settings import TRIED
+from tutelage.errors import UsageError
+from tutelage.losses.objectives import cross_entropy
+
+N, C, FOLDS = 30, 3, 3
+GIVEN = torch.arange(N) % C
+FOLD = stratified_folds(GIVEN, FOLDS, seed=0)
+CHECKED = torch.tensor([1, 1, 2, 0, 0, 2, 1])
+
+
+def likely(labels: Tensor, p: float) -> Tensor:
+    off = (1 - p) / (C - 1)
+    return off + (p - off) * F.one_hot(labels, C)
+
+
+class Fits:
+    """A fit that remembers its calls; right classes have the probability of their stage."""
+
+    def __init__(self, plain: float = 0.5, corrected: float = 0.6, distilled: float = 0.7):
+        self.calls: list[FoldTraining] = []
+        self.by_stage = {"plain": plain, "corrected": corrected, "distilled": distilled}
+        self.trials = [0.4, 0.5, plain, 0.3]
+
+    def __call__(self, training: FoldTraining) -> FoldPredictions:
+        stage = training.name.split("-")[0]
+        p = self.trials[len(self.calls)] if stage == "trial" else self.by_stage[stage]
+        self.calls.append(training)
+        return FoldPredictions(likely(GIVEN[training.fold == FOLD], p), likely(CHECKED, p))
+
+
+def fitted(fits: Callable[[FoldTraining], Any], **settings: Any) -> Any:
+    return cross_fit(fits, GIVEN, FOLD, CHECKED, **settings)
+
+
+def test_every_stage_trains_on_the_other_folds() -> None:
+    fits = Fits(plain=0.6)
+    found = fitted(fits)
+    trials, plain = fits.calls[:4], fits.calls[4:6]
+    corrected, distilled = fits.calls[6:9], fits.calls[9:]
+    assert [one.settings for one in trials] == list(TRIED)
+    assert {one.fold for one in trials} == {0}
+    assert found.settings == TRIED[2]
+    assert {one.settings for one in plain} == {TRIED[2]}
+    assert len({one.name for one in fits.calls}) == len(fits.calls) == 4 + 2 + 2 * FOLDS
+    for stage in (trials[:1] + plain, corrected, distilled):
+        assert [one.fold for one in stage] == [0, 1, 2]
+    for one in fits.calls:
+        assert torch.equal(one.rows[one.rows < N], FOLD.ne(one.fold).nonzero()[:, 0])
+    for one in trials + plain + corrected:
+        assert torch.equal(one.targets, GIVEN)
+    assert {one.objective for one in trials + plain + distilled} == {cross_entropy}
+    assert [one.start for one in corrected] == [trials[2].name, plain[0].name, plain[1].name]
+    assert not any(one.start for one in trials + plain + distilled)
+
+
+def test_targets_and_transitions_are_those_of_the_stages_before() -> None:
+    fits = Fits(plain=0.6)
+    found = fitted(fits)
+    rough = estimate_transitions(likely(CHECKED, 0.6), CHECKED, shrinkage=0.3)
+    for one in fits.calls[6:9]:
+        assert isinstance(one.objective, ForwardCorrected)
+        torch.testing.assert_close(one.objective.transitions, rough)
+        assert (one.settings.share, one.settings.decay) == (1 / 6, 15)
+    p = likely(GIVEN, 0.6)
+    believed = label_posterior(p, refined_transitions(p, rough, GIVEN), GIVEN)
+    for one in fits.calls[9:]:
+        torch.testing.assert_close(one.targets[:N], believed)
+        assert torch.equal(one.targets[N:], F.one_hot(CHECKED, C).float())
+        assert (one.settings.share, one.settings.decay) == (1 / 6, 30)
+    p = likely(GIVEN, 0.7)
+    assert found.kept == 2
+    torch.testing.assert_close(found.stages[2].train, p)
+    torch.testing.assert_close(found.transitions, refined_transitions(p, rough, GIVEN))
+    torch.testing.assert_close(found.posterior, label_posterior(p, found.transitions, GIVEN))
+    assert found.accuracy == 1
+
+
+def test_one_round_has_no_distilled_students() -> None:
+    fits = Fits(plain=0.6)
+    found = fitted(fits, rounds=1)
+    assert len(fits.calls) == 4 + 2 + FOLDS
+    assert (len(found.stages), found.kept) == (2, 1)
+
+
+def test_no_checked_example_is_predicted_by_a_student_that_its_label_reached() -> None:
+    # students of all but the distilled stage see none at all, these only those of other folds
+    fits = Fits()
+    seen = dict[int, set[int]]()
+
+    def fit(training: FoldTraining) -> FoldPredictions:
+        rows = training.rows[training.rows >= N] - N
+        distilled = training.name.startswith("distilled")
+        assert bool(len(rows)) == distilled
+        own, _ = fits(training)
+        checked = torch.full((len(CHECKED), C), 1 / C)
+        checked[rows] = likely(CHECKED[rows], 0.9)
+        if distilled:
+            seen[training.fold] = set(rows.tolist())
+            assert torch.equal(rows.bincount().unique(), torch.tensor([0, 3]))
+        return FoldPredictions(own, checked)
+
+    found = fitted(fit)
+    for stage in found.stages:  # what is told by those that saw them does not come in
+        torch.testing.assert_close(stage.checked, torch.full((len(CHECKED), C), 1 / C))
+    assert set.union(*seen.values()) == set(range(len(CHECKED)))
+    assert not set.intersection(*seen.values())
+
+
+@pytest.mark.parametrize(
+    ("worse", "kept"),
+    [(("distilled",), 1), (("corrected", "distilled"), 0), (("corrected",), 2), ((), 2)],
+)
+def test_a_stage_that_is_shown_to_be_worse_is_not_kept(worse, kept) -> None:
+    # calibration takes away how sure students are: worse ones take each class for the next
+    def fit(training: FoldTraining) -> FoldPredictions:
+        fails = training.name.startswith(worse) if worse else False
+        checked = (CHECKED + 1) % C if fails else CHECKED
+        return FoldPredictions(likely(GIVEN[training.fold == FOLD], 0.6), likely(checked, 0.6))
+
+    assert fitted(fit).kept == kept
+
+
+def test_trials_may_diverge_and_others_may_not() -> None:
+    def fit(training: FoldTraining) -> FoldPredictions:
+        p = torch.nan if training.name in failing else 0.6
+        return FoldPredictions(*(likely(y, p) for y in (GIVEN[training.fold == FOLD], CHECKED)))
+
+    failing = [f"trial-0.333-{decay}" for decay in (1, 60)]
+    assert fitted(fit).settings == TRIED[0]
+    failing = [f"trial-0.{rest}" for rest in ("167-1", "333-1", "333-30", "333-60")]
+    with pytest.raises(UsageError, match="All students of the first fold diverged"):
+        fitted(fit)
+    failing = ["corrected-1"]
+    with pytest.raises(UsageError, match="predictions of corrected-1 is no distribution"):
+        fitted(fit)
+
+
+def test_it_finds_right_labels_that_a_plain_student_does_not() -> None:
+    """Two of five labels of each class are flipped to the next one; a small network."""
+    generator = torch.Generator().manual_seed(100)
+    x = torch.randn(900, 6, generator=generator)
+    y = x[:, :C].argmax(1)
+    given = torch.where(torch.rand(900, generator=generator) < 0.4, (y + 1) % C, y)
+    given, inputs, right = given[30:], x[30:], y[:30]
+    both = torch.cat([inputs, x[:30]])
+    folds, students = stratified_folds(given, 3, seed=0), dict[str, torch.nn.Module]()
+
+    def fit(training: FoldTraining) -> FoldPredictions:
+        torch.manual_seed(training.fold)
+        net = torch.nn.Sequential(
+            torch.nn.Linear(6, 64), torch.nn.ReLU(), torch.nn.Linear(64, C)
+        )
+        if training.start:
+            net = deepcopy(students[training.start])
+        rule = torch.optim.AdamW(
+            net.parameters(), lr=0.01, weight_decay=0.01 * training.settings.decay
+        )
+        for _ in range(training.settings.steps(180)):
+            logits = net(both[training.rows])
+            loss = training.objective(logits, training.targets[training.rows]).mean()
+            rule.zero_grad()
+            loss.backward()
+            rule.step()
+        students[training.name] = net
+        with torch.no_grad():
+            own, checked = inputs[folds == training.fold], x[:30]
+            return FoldPredictions(net(own).softmax(1), net(checked).softmax(1))
+
+    found = cross_fit(fit, given, folds, right)
+    assert float((given == y[30:]).float().mean()) < 0.65
+    assert float((found.posterior.argmax(1) == y[30:]).float().mean()) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((GIVEN, FOLD[:9], CHECKED), "one fold for each example"),
+        ((GIVEN, FOLD * 0, CHECKED), "two folds and above"),
+        ((GIVEN, FOLD, CHECKED[:0]), "there is no checked example"),
+        ((GIVEN, FOLD, CHECKED + 1), "row 2 of checked is 3"),
+        ((GIVEN + 1, FOLD, CHECKED), r"row 2 of given is 3; allowed: 0\.\.2"),
+    ],
+)
+def test_what_is_no_label_or_fold_is_refused(arguments, message) -> None:
+    def fit(training: FoldTraining) -> FoldPredictions:
+        own = int((training.fold == FOLD).sum())
+        parts = likely(torch.zeros(own).long(), 0.6), likely(arguments[2] * 0, 0.6)
+        return FoldPredictions(*parts)
+
+    with unchecked(), pytest.raises(UsageError, match=message):
+        cross_fit(fit, *arguments)
+
+
+@pytest.mark.parametrize("rounds", [0, 3, 1.5])
+def test_rounds_that_are_none_are_refused(rounds) -> None:
+    with unchecked(), pytest.raises(UsageError, match=f"rounds is {rounds}; allowed: 1 or 2"):
+        fitted(Fits(), rounds=rounds)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "fit gives None for trial-0.167-1; allowed: FoldPredictions"),
+        (
+            (likely(GIVEN[:4], 0.5), likely(CHECKED, 0.5)),
+            r"gives .*\(4, 3\).* of 10 and 7 rows",
+        ),
+        ((likely(GIVEN[:10], 0.5), likely(CHECKED, 0.5)[:, 0]), "here of 10 and 7 rows"),
+        ((likely(GIVEN[:10], 0.5),), "here of 10 and 7 rows"),
+    ],
+)
+def test_what_are_no_predictions_of_a_fold_is_refused(given, message) -> None:
+    with unchecked(), pytest.raises(UsageError, match=message):
+        fitted(lambda _: given)
