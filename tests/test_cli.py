@@ -355,7 +355,7 @@ def test_help_needs_no_torch(words):
         "import sys; from tutelage_cli.cli import main\n"
         "try: main(sys.argv[1:])\n"
         "except SystemExit as end: code = end.code\n"
-        "heavy = {'torch', 'datasets', 'sklearn', 'matplotlib', 'scipy', 'joblib', 'altair'}\n"
+        "heavy = {'torch', 'datasets', 'sklearn', 'scipy', 'joblib', 'altair'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
     )

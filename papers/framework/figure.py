@@ -1,60 +1,28 @@
 """The figure of a result: its plots, two beside one another, as one SVG file."""
 
-import base64
-import io
-from collections.abc import Callable, Mapping, Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import matplotlib
-import matplotlib.style
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import MaxNLocator
-from PIL import Image
+import altair as alt
 
 from papers.framework.page import number
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
-from tutelage_cli.report.styles import BLUE, INK, VERMILION, LineStyle
+from tutelage_cli.report.channels import Channels, Kind, x_axis
+from tutelage_cli.report.interactive import Chart, Row, svg
+from tutelage_cli.report.plots import Line, line_layers, line_rows
+from tutelage_cli.report.styles import BLUE, TINT, VERMILION
+from tutelage_cli.report.tracks import over_seeds
 
 COLUMNS = 2  # plots side by side
-WIDTH, HEIGHT = 4.2, 3.1  # of a plot with its title, inches
+WIDTH, HEIGHT = 300, 200  # of a plotting area, pixels
+LETTER, SYMBOL = 6, 28  # widths in a legend: a letter, a marker with its gaps; pixels
 NAMED = 30  # names up to which a grid shows them
-SHADES = LinearSegmentedColormap.from_list("shades", ["#f4f6f8", BLUE, "#0b2540"])
-VALUES = LinearSegmentedColormap.from_list("values", [BLUE, "#c9b458", VERMILION])
-MANY = matplotlib.colormaps["tab10"]
-"""colours of groups where they are too many for those of arms"""
-STYLE = {
-    "svg.fonttype": "none",  # text stays text: small, and it can be searched and read aloud
-    "svg.hashsalt": "tutelage",
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": INK,
-    "grid.alpha": 0.14,
-    "grid.linewidth": 0.7,
-}
-
-
-class Line(NamedTuple):
-    """One series over seeds: what the legend says, and mean, least and greatest value."""
-
-    name: str
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+SHADES = ["#f4f6f8", BLUE, "#0b2540"]
+VALUES = [BLUE, "#c9b458", VERMILION]
 
 
 def write_figure(content: Mapping[str, Any], file: Path) -> None:
@@ -64,140 +32,160 @@ def write_figure(content: Mapping[str, Any], file: Path) -> None:
 
 def figure(content: Mapping[str, Any]) -> str:
     """The figure as text; the same for the same result."""
-    plots = content["plots"]
-    rows = -(-len(plots) // COLUMNS)
-
-    def draw(whole: Figure) -> str:
-        places = whole.subfigures(rows, COLUMNS, squeeze=False).flatten()
-        pairs = zip(plots, places, strict=False)
-        return " ".join(_draw(place, plot, content) for plot, place in pairs)
-
-    return svg((COLUMNS * WIDTH, rows * HEIGHT), draw)
+    drawn, said = zip(*(_draw(plot, content) for plot in content["plots"]), strict=True)
+    beside = alt.concat(*drawn, columns=COLUMNS).resolve_scale(
+        color="independent", fill="independent", shape="independent", strokeDash="independent"
+    )
+    return svg(beside, " ".join(said))
 
 
-def svg(inches: tuple[float, float], draw: Callable[[Figure], str]) -> str:
-    """An SVG document of what ``draw`` puts into a figure, under the title that it returns.
-
-    Note: matplotlib reads its settings from one global table, which is changed while the
-    figure is made, so do not draw from two threads.
-    """
-    with matplotlib.style.context(["default", STYLE]):
-        whole, text = Figure(figsize=inches, layout="constrained"), io.StringIO()
-        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type")) | {"Title": draw(whole)}
-        whole.savefig(text, format="svg", metadata=metadata)
-    return text.getvalue()
-
-
-def _draw(place: SubFigure, plot: Mapping[str, Any], content: Mapping[str, Any]) -> str:
-    # draws one plot, and describes it for who cannot see it
-    place.suptitle(_plain(plot["title"]), fontsize=11, fontweight="bold")
+def _draw(plot: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[Chart, str]:
+    # a plot, and its description for who cannot see it
+    title = plot["title"]
     if "lines" in plot:
-        return _draw_lines(place.subplots(), plot, content["series"])
-    drawing = content["drawings"].get(plot["arm"], {}).get(plot["drawing"])
-    if drawing is not None:  # else every job of the arm failed
-        DRAW[drawing["kind"]](place, drawing)
-    return f"{plot['title']}."
+        lines = _lines(plot["lines"], content["series"])
+        places = sorted({float(place) for line in lines for place in line.track.epochs})
+        drawn = line_plot(lines, x_axis(plot["across"], places), plot["label"])
+        last = "; ".join(f"{line.name}: {number(float(line.track.mean[-1]))}" for line in lines)
+        said = f"{title}. At the end {last or 'nothing'}."
+    else:
+        drawing = content["drawings"].get(plot["arm"], {}).get(plot["drawing"])
+        # none where every job of the arm failed
+        drawn = DRAW[drawing["kind"]](drawing) if drawing else alt.Chart(_data([])).mark_point()
+        said = f"{title}."
+    return drawn.properties(title=title), said
 
 
-def _draw_lines(axes: Axes, plot: Mapping[str, Any], series: Mapping[str, Any]) -> str:
-    looks = styles.arm_styles(list(plot["lines"]))
-    lines = [
-        _over_seeds(name, series.get(arm, {}).get(one, []))
-        for name, (arm, one) in plot["lines"].items()
-    ]
-    lines = [line for line in lines if len(line.mean)]
-    for line in lines:
-        x, look = np.arange(1, len(line.mean) + 1), looks[line.name]
-        axes.fill_between(x, line.low, line.high, color=look.colour, alpha=styles.TINT, lw=0)
-        every = 1 + len(x) // 13
-        axes.plot(x, line.mean, label=_plain(line.name), markevery=every, **stroke(look))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel=_plain(plot["across"]), ylabel=_plain(plot["label"]))
-    if lines:
-        axes.legend(fontsize=7.5, frameon=False)
-    last = "; ".join(f"{line.name}: {number(float(line.mean[-1]))}" for line in lines)
-    return f"{plot['title']}. At the end {last or 'nothing'}."
+def _lines(of: Mapping[str, Sequence[str]], series: Mapping[str, Any]) -> list[Line]:
+    found, looks = [], styles.arm_styles(list(of))
+    for name, (arm, quantity) in of.items():
+        seeds = series.get(arm, {}).get(quantity, [])
+        columns: dict[int, list[float]] = {}
+        for values in filter(None, seeds):
+            for place, value in enumerate(values, 1):
+                if value is not None:  # a seed that diverged is left out
+                    columns.setdefault(place, []).append(value)
+        if columns:
+            found.append(Line(name, looks[name], over_seeds(columns)))
+    return found
 
 
-def _over_seeds(name: str, seeds: Sequence[Sequence[float | None] | None]) -> Line:
-    whole = [np.array(values, dtype=np.float64) for values in seeds if values]
-    if not whole:
-        return Line(name, *[np.empty(0)] * 3)
-    table = np.stack([values[: min(map(len, whole))] for values in whole])
-    kept = np.ma.masked_invalid(table)  # a seed that diverged is left out from there on
-    return Line(
-        name, *(np.ma.filled(s, np.nan) for s in (kept.mean(0), kept.min(0), kept.max(0)))
+def line_plot(
+    lines: Sequence[Line],
+    x: alt.X,
+    label: str,
+    *,
+    size: tuple[int, int] = (WIDTH, HEIGHT),
+    tint: float = TINT,
+    **legend: Any,
+) -> Chart:
+    """Lines with the band of their seeds, and a legend under them."""
+    rows, names = line_rows(lines), [line.name for line in lines]
+    kinds = Channels(lines, _legend(names, symbolSize=60, **legend))
+    y = alt.Y("low:Q", title=label, scale=alt.Scale(zero=False))
+    layers = line_layers(kinds, x, y, tint=tint)
+    return alt.layer(*layers, data=_data(rows), width=size[0], height=size[1])
+
+
+def _legend(names: Sequence[str], **settings: Any) -> alt.Legend | None:
+    if not names:
+        return None  # Vega would draw an infinite one
+    wide = SYMBOL + LETTER * max(map(len, names))
+    return alt.Legend(
+        **{"title": None, "orient": "bottom", "columns": max(1, (WIDTH + 40) // wide)}
+        | settings,
+        labelExpr=_named(names),
+        labelLimit=0,
+        offset=6,
+        symbolOpacity=1,
+        symbolStrokeWidth=0,
     )
 
 
-def stroke(style: LineStyle) -> dict[str, Any]:
-    """Arguments for ``Axes.plot`` that draw a line in this style."""
-    dash = (0, style.dash) if style.dash else "-"
-    return {"color": style.colour, "ls": dash, "marker": style.marker, "lw": 1.5, "ms": 4.5}
+def _images(drawing: Mapping[str, Any]) -> alt.Chart:
+    captions, names = drawing["captions"], list(drawing["rows"])
+    side = WIDTH // len(captions)
+    tall = round(side * drawing["tall"])
+    rows = [
+        {"x": x, "y": y, "url": f"data:image/png;base64,{image}"}
+        for y, name in enumerate(names)
+        for x, image in enumerate(drawing["rows"][name])
+    ]
+    chart = alt.Chart(_data(rows), width=side * len(captions), height=tall * len(names))
+    image = chart.mark_image(width=side - 2, height=tall - 2, aspect=False, smooth=False)
+    return image.encode(
+        alt.X("x:O", title=None, axis=_axis(captions, float(side))),
+        alt.Y("y:O", title=None, axis=_axis(names)),
+        url="url:N",
+    )
 
 
-def _draw_images(place: SubFigure, drawing: Mapping[str, Any]) -> None:
-    axes, tall = place.subplots(), drawing["tall"]
-    rows, captions = drawing["rows"], drawing["captions"]
-    for top, images in enumerate(rows.values()):
-        for left, image in enumerate(images):
-            pixels = Image.open(io.BytesIO(base64.b64decode(image)))
-            edges = left + 0.03, left + 0.97, tall * (top + 0.97), tall * (top + 0.03)
-            axes.imshow(pixels, "gray", vmin=0, vmax=255, interpolation="none", extent=edges)
-    axes.set(xlim=(0, len(captions)), ylim=(tall * len(rows), 0), frame_on=False)
-    axes.set_xticks(np.arange(len(captions)) + 0.5, map(_plain, captions), fontsize=6.5)
-    axes.set_yticks(tall * (np.arange(len(rows)) + 0.5), map(_plain, rows))
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
+def _grid(drawing: Mapping[str, Any]) -> alt.Chart:
+    names = drawing["names"]
+    values = enumerate(drawing["values"])
+    rows = [{"x": x, "y": y, "value": v} for y, line in values for x, v in enumerate(line)]
+    return (
+        alt
+        .Chart(_data(rows), width=HEIGHT, height=HEIGHT)
+        .mark_rect()
+        .encode(
+            alt.X("x:O", title=drawing["columns"], axis=_axis(names, HEIGHT / len(names))),
+            alt.Y("y:O", title=drawing["rows"], axis=_axis(names)),
+            alt.Color("value:Q", title=drawing["label"], scale=_shades(SHADES), legend=_bar()),
+        )
+    )
 
 
-def _draw_grid(place: SubFigure, drawing: Mapping[str, Any]) -> None:
-    axes, names = place.subplots(), drawing["names"]
-    values = np.array(drawing["values"], dtype=np.float64)
-    axes.grid(visible=False)
-    _add_colour_bar(axes, axes.imshow(values, cmap=SHADES), drawing["label"])
-    axes.set(xlabel=_plain(drawing["columns"]), ylabel=_plain(drawing["rows"]))
-    shown = [_plain(name) for name in names] if len(names) <= NAMED else []
-    axes.set_xticks(range(len(shown)), shown, rotation=90, fontsize=7)
-    axes.set_yticks(range(len(shown)), shown, fontsize=7)
-    axes.tick_params(length=0)
+def _scatter(drawing: Mapping[str, Any]) -> alt.Chart:
+    colours, title = drawing["colours"], drawing["colour"]
+    groups = sorted({c for c in colours if isinstance(c, str)})
+    kinds = [Kind(name, style) for name, style in styles.arm_styles(groups).items()]
+    channels = Channels(kinds, _legend(groups, title=title, orient="right", columns=1))
+    look = [channels.fill, channels.shape]
+    if not groups:
+        look = [alt.Fill("of:Q", title=title, scale=_shades(VALUES), legend=_bar())]
+    of = [str(groups.index(c)) for c in colours] if groups else colours
+    points = zip(drawing["x"], drawing["y"], of, strict=True)
+    rows = [{"x": x, "y": y, "of": c} for x, y, c in points]
+    across, up = drawing["labels"]
+    chart = alt.Chart(_data(rows), width=WIDTH - 40, height=HEIGHT)
+    return chart.mark_point(size=16, strokeWidth=0, opacity=1, aria=False).encode(
+        alt.X("x:Q", title=across, axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=False)),
+        alt.Y("y:Q", title=up, scale=alt.Scale(zero=False)),
+        *look,
+    )
 
 
-def _draw_scatter(place: SubFigure, drawing: Mapping[str, Any]) -> None:
-    axes, colours = place.subplots(), drawing["colours"]
-    x, y = (np.array(drawing[side], dtype=np.float64) for side in ("x", "y"))
-    xlabel, ylabel = (_plain(label) for label in drawing["labels"])
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    if not (colours and isinstance(colours[0], str)):
-        values = np.array(colours, dtype=np.float64)
-        points = axes.scatter(x, y, c=values, cmap=VALUES, s=7, linewidths=0)
-        _add_colour_bar(axes, points, drawing["colour"])
-        return
-    groups = sorted(set(colours))
-    for n, group in enumerate(groups):
-        rows, look = np.array(colours) == group, styles.ARMS[n % len(styles.ARMS)]
-        colour = MANY(n % MANY.N) if len(groups) > len(styles.ARMS) else look.colour
-        style: dict[str, Any] = {
-            "color": colour,
-            "marker": look.marker,
-            "s": 8,
-            "linewidths": 0,
-        }
-        axes.scatter(x[rows], y[rows], label=_plain(group), **style)
-    beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
-    axes.legend(title=_plain(drawing["colour"]), fontsize=7, frameon=False, **beside)
+def _bar() -> alt.Legend:
+    return alt.Legend(
+        gradientLength=HEIGHT - 40, titleOrient="right", titleLimit=0, tickCount=5
+    )
 
 
-def _add_colour_bar(axes: Axes, values: ScalarMappable, label: str) -> None:
-    bar = axes.figure.colorbar(values, ax=axes, fraction=0.05, pad=0.02, label=_plain(label))
-    bar.ax.grid(visible=False)
-    bar.ax.tick_params(labelsize=7)
+def _shades(colours: Sequence[str]) -> alt.Scale:
+    return alt.Scale(range=list(colours), interpolate="rgb", nice=False, zero=False)
 
 
-def _plain(text: str) -> str:
-    return text.replace("$", r"\$")  # else taken for mathematics
+def _axis(names: Sequence[str], step: float = math.inf) -> alt.Axis:
+    crowded = LETTER * max(map(len, names), default=0) > step
+    return alt.Axis(
+        labels=len(names) <= NAMED,
+        labelExpr=_named(names),
+        labelAngle=-90 if crowded else 0,
+        labelOverlap=False,
+        grid=False,
+        ticks=False,
+        domain=False,
+    )
 
 
-DRAW = {"images": _draw_images, "grid": _draw_grid, "scatter": _draw_scatter}
+def _named(names: Sequence[str]) -> str:
+    return f"{json.dumps(names)}[datum.value]"  # names may repeat, numbers do not
+
+
+def _data(rows: Sequence[Row]) -> alt.InlineData:
+    return alt.InlineData(values=rows)
+
+
+DRAW = {"images": _images, "grid": _grid, "scatter": _scatter}
 """by the kind of a drawing, see ``papers.framework.drawings``"""

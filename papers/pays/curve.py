@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, ScalarFormatter
+import altair as alt
 
-from papers.framework.figure import stroke, svg
+from papers.framework.figure import line_plot
 from papers.pays.cells import CELLS, LEARNED
 from papers.pays.rows import OURS, UNTAUGHT, accuracies, contents
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
+from tutelage_cli.report.interactive import svg
+from tutelage_cli.report.plots import Line
+from tutelage_cli.report.styles import TINT
+from tutelage_cli.report.tracks import over_seeds
 
 SHOWN = (
     UNTAUGHT,
@@ -54,39 +54,18 @@ def write_curves(out: Path) -> None:
 
 def drawn(data: str, points: Points) -> str:
     """A curve as an SVG document."""
-
-    def draw(figure: Figure) -> str:
-        _paint(figure.subplots(), points)
-        return f"Test accuracy over the number of checked labels, {data}"
-
-    return svg((6.4, 3.8), draw)
-
-
-def _paint(axes: Axes, points: Points) -> None:
-    lines: Mapping[str, Any] = styles.arm_styles(SHOWN)
+    looks = styles.arm_styles(SHOWN)
+    lines = [
+        Line(arm, looks[arm], over_seeds(points[arm])) for arm in filter(points.get, SHOWN)
+    ]
+    lines.sort(key=lambda line: -line.track.mean[-1])  # as they end at the right
     counts = sorted(points[UNTAUGHT])
-    for arm in filter(points.get, SHOWN):
-        at = sorted(points[arm])
-        values = [np.array(points[arm][n]) for n in at]
-        mean = [float(v.mean()) for v in values]
-        low, high = [float(v.min()) for v in values], [float(v.max()) for v in values]
-        colour = lines[arm].colour
-        axes.fill_between(at, low, high, color=colour, alpha=styles.TINT / 2, linewidth=0)
-        axes.plot(at, mean, **(stroke(lines[arm]) | {"ms": 3, "label": arm}))
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(counts))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set(xlabel="checked labels", ylabel="test accuracy, %")
-    handles, labels = axes.get_legend_handles_labels()
-    last = [float(np.mean(points[arm][max(points[arm])])) for arm in labels]
-    order = sorted(range(len(labels)), key=lambda place: -last[place])
-    axes.legend(  # in the order of the lines at their right end
-        [handles[place] for place in order],
-        [labels[place] for place in order],
-        fontsize=8,
-        frameon=False,
-        loc="center left",
-        bbox_to_anchor=(1, 0.5),
+    x = alt.X(
+        "x:Q",
+        title="checked labels",
+        axis=alt.Axis(values=counts, format="d"),
+        scale=alt.Scale(type="log", domain=(counts[0], counts[-1]), nice=False),
     )
+    right = {"orient": "right", "columns": 1}
+    chart = line_plot(lines, x, "test accuracy, %", size=(420, 300), tint=TINT / 2, **right)
+    return svg(alt.concat(chart), f"Test accuracy over the number of checked labels, {data}")

@@ -8,7 +8,6 @@ import pytest
 SLOW = (
     "altair",
     "datasets",
-    "matplotlib",
     "pandas",
     "scipy",
     "sklearn",

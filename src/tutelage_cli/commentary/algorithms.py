@@ -17,11 +17,8 @@ from tutelage.training.loops import alternating, episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.commentary.settings import LearnSettings
-from tutelage_cli.data.batches import Batches
-from tutelage_cli.data.features.feature_batches import FeatureBatches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.in_memory import InMemory
-from tutelage_cli.data.text.set_batches import SetBatches
 from tutelage_cli.train.arms import TAUGHT, device_of, new_student
 from tutelage_cli.train.material import Streams
 from tutelage_cli.train.texts import Data
@@ -67,7 +64,7 @@ class ManyRuns:
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
         self.settings, self.train = settings, streams.train
         self.held_out = replace(streams.held_out, size=settings.held_out_batch_or_default)
-        self.teacher = build_teacher(settings, examples_of(streams.train))
+        self.teacher = build_teacher(settings, streams.train.examples)
         self.optimizer = Adam(self.teacher.parameters(), settings.teacher_lr_or_default)
         self.skipped = 0
         self.signal = f"{Replayed.__name__}({settings.steps} steps, whole runs)"
@@ -77,7 +74,7 @@ class ManyRuns:
         settings = self.settings
         first = number * settings.steps
         episodes = episodic(
-            lambda _: fresh_student(settings, examples_of(self.train), number),
+            lambda _: fresh_student(settings, self.train.examples, number),
             self.teacher,
             self.optimizer,
             lambda _: islice(_batches_from(self.train, first), settings.steps),
@@ -112,10 +109,10 @@ class OneRun:
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
         self.settings, self.train = settings, streams.train
         self.held_out = replace(streams.held_out, size=settings.held_out_batch_or_default)
-        self.teacher = build_teacher(settings, examples_of(streams.train))
+        self.teacher = build_teacher(settings, streams.train.examples)
         self.signal = f"{Implicit.__name__}({Neumann.__name__}, 1 term)"
         self.tutor = Tutor(
-            *fresh_student(settings, examples_of(streams.train), 0),
+            *fresh_student(settings, streams.train.examples, 0),
             self.teacher,
             Adam(self.teacher.parameters(), settings.teacher_lr_or_default),
             signal=Implicit(Neumann(1, settings.lr)),
@@ -147,13 +144,6 @@ class OneRun:
 
 
 ALGORITHMS = {"unroll": ManyRuns, "implicit": OneRun}
-
-
-def examples_of(batches: Batches | SetBatches | FeatureBatches) -> Data:
-    """The examples that batches are made of."""
-    if isinstance(batches, Batches):
-        return batches.images
-    return batches.texts if isinstance(batches, SetBatches) else batches.features
 
 
 def build_teacher(settings: LearnSettings, examples: Data) -> nn.Module:

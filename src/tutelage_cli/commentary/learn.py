@@ -21,7 +21,7 @@ from tutelage.storage.checkpoint import (
     with_checksum,
 )
 from tutelage.storage.json_files import write_error
-from tutelage_cli.commentary.algorithms import ALGORITHMS, LearningAlgorithm, examples_of
+from tutelage_cli.commentary.algorithms import ALGORITHMS, LearningAlgorithm
 from tutelage_cli.commentary.settings import LEARNT, ON_IMAGES, LearnSettings
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.data.batches import Batches
@@ -177,7 +177,7 @@ def _provenance(
     losses: list[float],
     seconds: float,
 ) -> Provenance:
-    train = examples_of(streams.train)
+    train = streams.train.examples
     came = Provenance(
         student=student_name(settings.study, train),
         data=train.name,

@@ -9,15 +9,14 @@ from torch import Tensor
 
 from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError
-from tutelage.types import Batch
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.in_memory import OfSet
 
 _STD_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
-class Batches(InMemory):
+class Batches(OfSet):
     """The minibatches of a data set of N images.
 
     Inputs are float32 ``(x/255 - mean)/std``. A last batch of one example is merged into the
@@ -38,24 +37,17 @@ class Batches(InMemory):
     device: torch.device
     """where the batches go"""
 
-    def __post_init__(self) -> None:
-        """Check that there is at least one batch; see the class."""
-        self.require_some(self.images.name, "images")
-
     @property
-    def count(self) -> int:
-        """N."""
-        return len(self.images)
+    def examples(self) -> ImageSet:
+        """The images."""
+        return self.images
 
-    def batch(self, request: BatchRequest) -> Batch:
-        """One batch."""
-        chosen = self.images.rows(request.rows)
-        pixels = chosen.images.to(self.device)
+    def inputs(self, request: BatchRequest) -> Tensor:
+        """The inputs of one batch."""
+        pixels = self.images.images[request.rows].to(self.device)
         if self.augment is not None and not request.plain:
             pixels = self.augment(pixels, request.seed)
-        inputs = normalised(pixels, self.mean, self.std)
-        labels, ids = chosen.labels.to(self.device), chosen.ids.to(self.device)
-        return Batch(inputs, labels, ids, request.seed)
+        return normalised(pixels, self.mean, self.std)
 
 
 def normalised(pixels: Tensor, mean: Tensor, std: Tensor) -> Tensor:

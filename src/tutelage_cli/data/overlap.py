@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from tutelage_cli.data.images import Labelled
+from tutelage_cli.data.labelled import Labelled
 
 _SHOWN = 3
 """names that a note lists"""

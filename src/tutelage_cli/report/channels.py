@@ -40,18 +40,19 @@ class Channels:
 
     Args:
         of: The lines or kinds.
+        legend: The legend in the chart; by default there is none, because a page has its own.
     """
 
-    def __init__(self, of: Iterable[HasStyle]) -> None:
+    def __init__(self, of: Iterable[HasStyle], legend: alt.Legend | None = None) -> None:
         found = [one.style for one in of]
         keys = [str(n) for n in range(len(found))]
         colours = alt.Scale(domain=keys, range=[style.colour for style in found])
         dashes = alt.Scale(domain=keys, range=[styles.dashes(style, STROKE) for style in found])
         shapes = alt.Scale(domain=keys, range=[styles.SHAPES[style.marker] for style in found])
-        self.colour = alt.Color("of:N", legend=None, scale=colours)
-        self.fill = alt.Fill("of:N", legend=None, scale=colours)
-        self.dash = alt.StrokeDash("of:N", legend=None, scale=dashes)
-        self.shape = alt.Shape("of:N", legend=None, scale=shapes)
+        self.colour = alt.Color("of:N", legend=legend, scale=colours)
+        self.fill = alt.Fill("of:N", legend=legend, scale=colours)
+        self.dash = alt.StrokeDash("of:N", legend=legend, scale=dashes)
+        self.shape = alt.Shape("of:N", legend=legend, scale=shapes)
 
 
 def number_axis(title: str, values: Sequence[float]) -> dict[str, Any]:

@@ -42,6 +42,8 @@ WIDE = 480
 """width in pixels from which a chart scrolls on a narrow screen instead of shrinking"""
 MANY = 8
 """number of markers of one outline from which the outline is defined once"""
+MEASURED = "Arial, 'Liberation Sans', sans-serif"
+"""font of documents, of a width that Vega knows on every machine"""
 HOVER = "hover"
 """name of the invisible layer that has the tooltips; removed from pictures"""
 
@@ -52,7 +54,6 @@ Numbers = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 _CONFIG: dict[str, Any] = {
     "background": None,
-    "font": FONT,
     "view": {"stroke": None},
     "axis": {
         "labelColor": INK,
@@ -89,16 +90,12 @@ def drawing(
     data: Mapping[str, Sequence[Row]] = MappingProxyType({}),
     numbers: Numbers | None = None,
 ) -> str:
-    """A chart as a picture, with the description from which scripts draw it again.
-
-    Note: raises ``RuntimeError`` in a process forked from one that has drawn: it would hang.
-    """
+    """A chart as a picture, with the description from which scripts draw it again."""
     plain: dict[str, Any] = {"width": WIDTH, "height": HEIGHT}
     plain |= chart.to_dict(validate=False)
     plain["datasets"] = {**plain.get("datasets", {}), **data}
-    spec = _spec(plain, title)
-    _refuse_fork()
-    picture = _tidy(vl_convert.vegalite_to_svg(spec), mark, title)
+    spec = _spec(plain | {"autosize": {"type": "fit", "contains": "padding"}}, title)
+    picture = _picture(spec, mark, title)
     inside = f'<div class="still">{picture}</div><div class="live" hidden></div>'
     if plain["width"] >= WIDE:
         inside = (
@@ -112,6 +109,16 @@ def drawing(
     )
 
 
+def svg(chart: alt.ConcatChart, title: str) -> str:
+    """Charts as an SVG document on white."""
+    plain = chart.to_dict(validate=False) | {"background": "white"}
+    spec = _spec(plain, title, font=MEASURED)
+    body = _picture(spec, "chart", title)
+    width, height = re.findall(r'viewBox="0 0 (\S+) (\S+)"', body)[0]
+    size = f'<svg width="{width}" height="{height}" font-family="{MEASURED}"'
+    return body.replace("<svg", size, 1).replace("xlink:href", "href")
+
+
 def scripts(body: str) -> tuple[str, ...]:
     """The scripts of a page: tooltips of charts, and sorting of tables."""
     own = resources.files("tutelage_cli.report").joinpath("page.js").read_text("utf-8")
@@ -122,6 +129,15 @@ def digest(script: str) -> str:
     """The hash by which a Content-Security-Policy allows a script."""
     found = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(found).decode('ascii')}'"
+
+
+def _picture(spec: str, mark: str, title: str) -> str:
+    """A chart as an SVG element.
+
+    Note: raises ``RuntimeError`` in a process forked from one that has drawn: it would hang.
+    """
+    _refuse_fork()
+    return _tidy(vl_convert.vegalite_to_svg(spec), mark, title)
 
 
 def _refuse_fork() -> None:
@@ -145,13 +161,9 @@ def _library() -> str:
     return text
 
 
-def _spec(chart: dict[str, Any], title: str) -> str:
+def _spec(chart: dict[str, Any], title: str, font: str = FONT) -> str:
     """The chart as the page and Vega read it."""
-    plain = _finite(chart) | {
-        "config": _CONFIG,
-        "description": title,
-        "autosize": {"type": "fit", "contains": "padding"},
-    }
+    plain = _finite(chart) | {"config": _CONFIG | {"font": font}, "description": title}
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace(INK, "currentColor").encode("utf-8", "replace").decode("utf-8")
 
@@ -184,7 +196,12 @@ def _tidy(text: str, mark: str, title: str) -> str:
     while "<g></g>" in body:
         body = body.replace("<g></g>", "")
     body = _shared(body, mark)
-    body = re.sub(r'(\bid="|url\(#|href="#)(?=(?:clip|gradient)\d)', rf"\1{mark}-", body)
+    places: dict[str, int] = {}  # Vega counts on from one picture to the next
+    body = re.sub(
+        r'(\bid="|url\(#|href="#)((?:clip|gradient)_?\d+)',
+        lambda found: f"{found[1]}{mark}-at{places.setdefault(found[2], len(places))}",
+        body,
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size[0]} role="img" '
         f'aria-labelledby="{mark}-title"><title id="{mark}-title">{escape(title)}</title>{body}'

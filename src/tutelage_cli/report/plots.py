@@ -48,17 +48,31 @@ def line_chart(
     write: Callable[[float], str] = formats.number,
 ) -> str:
     """Lines, each with a band from the lowest to the highest value."""
-    rows = [row for n, line in enumerate(lines) for row in _along(str(n), line.track)]
+    rows = line_rows(lines)
     header = (axes[0], *(line.name for line in lines))
     cells = _cells(lines, write)
     hover = [
         {"x": x, "tooltip": tooltip(header, values_text)} for x, values_text in cells.items()
     ]
-    kinds, x = Channels(lines), x_axis(axes[0], list(cells))
-    y = alt.Y("low:Q", **number_axis(axes[1], _both(rows)))
+    x = x_axis(axes[0], list(cells))
+    ends = [row[end] for row in rows for end in ("low", "high")]
+    y = alt.Y("low:Q", **number_axis(axes[1], ends))
+    layers = line_layers(Channels(lines), x, y)
+    chart = alt.layer(*layers, _hovered(len(hover), x), data=alt.NamedData("rows"))
+    data, numbers = {"rows": rows, HOVER: hover}, (header, list(cells.values()))
+    return drawing(chart, mark=mark, title=title, data=data, numbers=numbers)
+
+
+def line_rows(lines: Sequence[Line]) -> list[Row]:
+    """The data of lines, for ``line_layers``."""
+    return [row for n, line in enumerate(lines) for row in _along(str(n), line.track)]
+
+
+def line_layers(kinds: Channels, x: alt.X, y: alt.Y, *, tint: float = TINT) -> list[alt.Chart]:
+    """Bands, lines and markers."""
     base = alt.Chart().encode(x=x)
-    layers = [
-        base.mark_area(opacity=TINT, aria=False).encode(y=y, y2="high:Q", color=kinds.colour),
+    return [
+        base.mark_area(opacity=tint, aria=False).encode(y=y, y2="high:Q", color=kinds.colour),
         base.mark_line(strokeWidth=STROKE).encode(
             y="mean:Q", color=kinds.colour, strokeDash=kinds.dash
         ),
@@ -66,11 +80,7 @@ def line_chart(
         .mark_point(size=POINT, opacity=1, strokeWidth=0, aria=False)
         .encode(y="mean:Q", fill=kinds.fill, shape=kinds.shape)
         .transform_filter("datum.marked"),
-        _hovered(len(hover), x),
     ]
-    chart = alt.layer(*layers, data=alt.NamedData("rows"))
-    data, numbers = {"rows": rows, HOVER: hover}, (header, list(cells.values()))
-    return drawing(chart, mark=mark, title=title, data=data, numbers=numbers)
 
 
 def lines(
@@ -176,10 +186,6 @@ def _along(key: str, track: Track) -> list[Row]:
         }
         for place, (x, mean, low, high) in enumerate(_columns(track))
     ]
-
-
-def _both(rows: Sequence[Row]) -> list[float]:
-    return [row[end] for row in rows for end in ("low", "high")]
 
 
 def _cells(

@@ -17,7 +17,7 @@ class LineStyle(NamedTuple):
     dash: tuple[float, ...]
     """Lengths of dashes and gaps in line widths; empty for a solid line."""
     marker: str
-    """Name in matplotlib; ``SHAPES`` has its outline."""
+    """Its outline is in ``SHAPES``."""
     hatch: str
 
 

@@ -1,6 +1,6 @@
 """One quantity over epochs, summarised over the seeds of an arm."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,11 +31,14 @@ def track(
         for epoch, value in zip(curve.epochs, values(curve) or (), strict=False):
             if np.isfinite(value):
                 found.setdefault(epoch, []).append(value)
-    if not found:
-        return None
-    columns = [found[epoch] for epoch in sorted(found)]
+    return over_seeds(found) if found else None
+
+
+def over_seeds(values: Mapping[int, Sequence[float]]) -> Track:
+    """Summarise the values of the seeds at each epoch."""
+    columns = [values[epoch] for epoch in sorted(values)]
     return Track(
-        np.array(sorted(found)),
+        np.array(sorted(values)),
         np.array([np.mean(column) for column in columns], dtype=np.float64),
         np.array([min(column) for column in columns], dtype=np.float64),
         np.array([max(column) for column in columns], dtype=np.float64),

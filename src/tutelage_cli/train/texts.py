@@ -50,9 +50,7 @@ def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextS
 
 def kind(of: Data) -> str:
     """The plural noun for examples of a data set."""
-    if isinstance(of, FeatureSet):
-        return "rows" if of.of is None else kind(of.of)
-    return "texts" if isinstance(of, TextSet) else "images"
+    return f"{raw_examples(of).example}s"
 
 
 def raw_examples(of: Data) -> Data:

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from tutelage.data.order import BatchRequest
-from tutelage.types import Batch
 from tutelage_cli.data.features.feature_set import FeatureSet
-from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.in_memory import OfSet
 
 
 @dataclass(frozen=True)
-class FeatureBatches(InMemory):
+class FeatureBatches(OfSet):
     """The minibatches of N rows; ``inputs`` are float32 [B, D], ``(x - mean)/std``."""
 
     features: FeatureSet
@@ -27,19 +26,11 @@ class FeatureBatches(InMemory):
     device: torch.device
     """where the batches go"""
 
-    def __post_init__(self) -> None:
-        """Check that there is at least one batch; see the class."""
-        self.require_some(self.features.name, "rows")
-
     @property
-    def count(self) -> int:
-        """N."""
-        return len(self.features)
+    def examples(self) -> FeatureSet:
+        """The rows."""
+        return self.features
 
-    def batch(self, request: BatchRequest) -> Batch:
-        """One batch."""
-        chosen = self.features
-        inputs = (chosen.features[request.rows] - self.mean) / self.std
-        columns = inputs, chosen.labels[request.rows], chosen.ids[request.rows]
-        inputs, labels, ids = (column.to(self.device) for column in columns)
-        return Batch(inputs, labels, ids, request.seed)
+    def inputs(self, request: BatchRequest) -> Tensor:
+        """The inputs of one batch."""
+        return (self.features.features[request.rows] - self.mean) / self.std

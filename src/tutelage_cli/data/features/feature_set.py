@@ -1,15 +1,16 @@
 """Labelled feature vectors held in memory."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float32
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.images import ImageSet, refuse_other_classes
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Labelled
 from tutelage_cli.data.text.text_set import TextSet
 
 _AT_ONCE = 4096
@@ -19,22 +20,17 @@ _LEAST = 1e-6
 
 
 @dataclass(frozen=True)
-class FeatureSet:
+class FeatureSet(Labelled):
     """N labelled vectors of D numbers."""
 
+    example = "row"
     features: Tensor
     """float32 [N, D]"""
     labels: Tensor
-    """int64 [N], each in 0..len(classes) - 1"""
     ids: Tensor
-    """int64 [N]: row number in the source split, kept when rows are chosen or relabelled"""
     classes: tuple[str, ...]
-    """the name of every class, in the order of the labels"""
     name: str
-    """the data set's name"""
     sources: tuple[str, ...] = ()
-    """by id, not by place: what each row of the source split is called; empty where rows have
-    no names"""
     of: ImageSet | TextSet | None = None
     """the N examples that the features were computed from, where they were"""
     by: str = ""
@@ -47,24 +43,11 @@ class FeatureSet:
                 f"features of {self.name} are {self.features.dtype} of shape "
                 f"{tuple(self.features.shape)}; give torch.float32 of shape [N, D]."
             )
-        for role, column in (("labels", self.labels), ("ids", self.ids)):
-            if column.dtype != torch.int64 or column.shape != self.features.shape[:1]:
-                raise UsageError(
-                    f"{role} of {self.name} are {column.dtype} of shape {tuple(column.shape)}; "
-                    f"give torch.int64 of shape [{len(self.features)}], one for each row."
-                )
-        refuse_other_classes(self)
-
-    def __len__(self) -> int:
-        return len(self.labels)
+        self.require_labels(len(self.features))
 
     def names(self) -> list[str]:
         """What every row is called: after the example it was computed from, or its id."""
-        if self.of is not None:
-            return self.of.names()
-        if not self.sources:
-            return [str(number) for number in self.ids.tolist()]
-        return [self.sources[number] for number in self.ids.tolist()]
+        return super().names() if self.of is None else self.of.names()
 
     def contents(self) -> Iterator[bytes]:
         """What makes a row another one than those before and after it."""
@@ -81,19 +64,9 @@ class FeatureSet:
             return *self.of.tensors(), self.labels, digest
         return self.features, self.labels, self.ids
 
-    def rows(self, indices: Tensor) -> "FeatureSet":
-        """The rows at the given places, in that order, with the ids they had."""
-        return replace(
-            self,
-            features=self.features[indices],
-            labels=self.labels[indices],
-            ids=self.ids[indices],
-            of=None if self.of is None else self.of.rows(indices),
-        )
-
-    def with_labels(self, labels: Tensor) -> "FeatureSet":
-        """The same vectors under other labels."""
-        return replace(self, labels=labels)
+    def other_rows(self, indices: Tensor) -> dict[str, Any]:
+        """The examples that the features were computed from, at the given places."""
+        return {"of": None if self.of is None else self.of.rows(indices)}
 
 
 class FeatureParts(NamedTuple):

@@ -1,14 +1,13 @@
 """Labelled texts held in memory, as words and as tokens."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.images import refuse_other_classes
+from tutelage_cli.data.labelled import Labelled
 from tutelage_cli.data.row_numbers import FIRST
 
 BETWEEN = " | "
@@ -16,22 +15,19 @@ BETWEEN = " | "
 
 
 @dataclass(frozen=True)
-class TextSet:
+class TextSet(Labelled):
     """N texts of one sentence or two, with a class each."""
 
+    example = "text"
     sides: tuple[tuple[str, ...], ...]
     """N sentences; where a text has two, N others"""
     tokens: Tensor
     """int32 [N, 3, L]: token ids, token types, and 1 where there is a token; L is 0 before the
     texts are tokenised"""
     labels: Tensor
-    """int64 [N], each in 0..len(classes) - 1"""
     ids: Tensor
-    """int64 [N]: row number in the source split, kept when rows are chosen or relabelled"""
     classes: tuple[str, ...]
-    """the name of every class, in the order of the labels"""
     name: str
-    """the data set's name"""
     words: int = 0
     """tokens there are"""
 
@@ -39,21 +35,12 @@ class TextSet:
     """by id, not by place: the row of the source of each text; empty where it has
     no empty lines"""
 
-    sources = ()  # texts have no files that could name them
-
     def __post_init__(self) -> None:
         """Check lengths, types and the range of the labels."""
         sizes = {len(self.labels), len(self.ids), len(self.tokens), *map(len, self.sides)}
         if len(sizes) > 1:
             raise UsageError(f"{self.name} has columns of {sorted(sizes)} rows; give as many.")
-        for role in ("labels", "ids"):
-            kind = getattr(self, role).dtype
-            if kind != torch.int64:
-                raise UsageError(f"{role} of {self.name} are {kind}; give torch.int64.")
-        refuse_other_classes(self)
-
-    def __len__(self) -> int:
-        return len(self.labels)
+        self.require_labels(len(self.tokens))
 
     def names(self) -> list[str]:
         """The name of every text: its row in the source."""
@@ -74,20 +61,10 @@ class TextSet:
         """All that a student sees."""
         return self.tokens, self.labels, self.ids
 
-    def rows(self, indices: Tensor) -> "TextSet":
-        """The texts at the given places, in that order, with the ids they had."""
+    def other_rows(self, indices: Tensor) -> dict[str, Any]:
+        """The sentences at the given places."""
         places: list[int] = indices.tolist()
-        return replace(
-            self,
-            sides=tuple(tuple(side[place] for place in places) for side in self.sides),
-            tokens=self.tokens[indices],
-            labels=self.labels[indices],
-            ids=self.ids[indices],
-        )
-
-    def with_labels(self, labels: Tensor) -> "TextSet":
-        """The same texts under other labels."""
-        return replace(self, labels=labels)
+        return {"sides": tuple(tuple(side[place] for place in places) for side in self.sides)}
 
 
 class TextParts(NamedTuple):

@@ -1,0 +1,78 @@
+"""Labelled examples held in memory, whatever they are."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from tutelage.errors import UsageError
+
+Set = TypeVar("Set", bound="Labelled")
+
+
+class Labelled(ABC):
+    """N examples with a class each; its subclasses are frozen dataclasses with these fields."""
+
+    example: ClassVar[str]
+    """the singular noun for one of them"""
+    labels: Tensor
+    """int64 [N], each in 0..len(classes) - 1"""
+    ids: Tensor
+    """int64 [N]: row number in the source split, kept when rows are chosen or relabelled"""
+    classes: tuple[str, ...]
+    """the name of every class, in the order of the labels"""
+    name: str
+    """the data set's name"""
+    sources: tuple[str, ...] = ()
+    """by id, not by place: what each row of the source split is called, such as the path of its
+    file below the source; empty where rows have no names"""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def names(self) -> list[str]:
+        """What every example is called, the same for as long as its file keeps its name."""
+        if not self.sources:
+            return [str(number) for number in self.ids.tolist()]
+        return [self.sources[number] for number in self.ids.tolist()]
+
+    @abstractmethod
+    def contents(self) -> Iterator[bytes]:
+        """What makes an example another one than others, for each of the N."""
+
+    @abstractmethod
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that decides what a student sees."""
+
+    def rows(self: Set, indices: Tensor) -> Set:
+        """The examples at the given places, in that order, with the ids they had."""
+        columns = {k: v[indices] for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(cast(Any, self), **columns, **self.other_rows(indices))
+
+    def other_rows(self, indices: Tensor) -> dict[str, Any]:
+        """The columns that are no tensors, at the given places."""
+        del indices
+        return {}
+
+    def with_labels(self: Set, labels: Tensor) -> Set:
+        """The same examples under other labels."""
+        return replace(cast(Any, self), labels=labels)
+
+    def require_labels(self, count: int) -> None:
+        """Check the type, the number and the range of labels, and the ids."""
+        for role, column in (("labels", self.labels), ("ids", self.ids)):
+            if column.dtype != torch.int64 or column.shape != (count,):
+                raise UsageError(
+                    f"{role} of {self.name} are {column.dtype} of shape {tuple(column.shape)}; "
+                    f"give torch.int64 of shape [{count}], one for each {self.example}."
+                )
+        wrong = (self.labels < 0) | (self.labels >= len(self.classes))
+        if wrong.any():
+            row = int(wrong.nonzero()[0])
+            raise UsageError(
+                f"row {row} of {self.name} has label {int(self.labels[row])}; "
+                f"allowed: 0..{len(self.classes) - 1}, the places in classes."
+            )
