@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import cos, pi
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,9 +18,9 @@ from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
-from tutelage.signals import GradientAlignment
+from tutelage.signals import GradientAlignment, OneStep
 from tutelage.signals.policy_gradients import normalised, policy_gradient
-from tutelage.signals.protocol import EvaluateOn
+from tutelage.signals.signal import EvaluateOn
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.step_strategy import PlainStep
 from tutelage.training.tutor import Tutor
@@ -89,7 +89,7 @@ class KeepEffect:
 
 
 @dataclass(frozen=True)
-class Tallied:
+class Tallied(OneStep):
     """Gradient alignment, whose rewards are counted by operation, too, and may be permuted."""
 
     effect: KeepEffect
@@ -100,8 +100,6 @@ class Tallied:
     )
     evaluate_on: EvaluateOn = field(default="plain", init=False)
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = True
-    recomputes_step: ClassVar[bool] = False
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether the step's passes are to be recorded."""

@@ -153,14 +153,11 @@ class Window:
     """on ``end``, where it is known without a held-out batch"""
     gradient: Params | None = None
     """of the training loss at the last step, if the step is tentative"""
-    entries: Params | None = None
-    """a sample of the parameters before the first step, where the signal reconstructs it"""
-    velocity: Params | None = None
-    """the same of the momentum buffers; a parameter that has none yet is missing"""
+    sample: StudentState | None = None
+    """some entries of parameters and momentum buffers before the first step, and all buffers,
+    where the signal reconstructs the rest; a momentum buffer of zeros may be missing"""
     checks_by_pass: bool = False
     """whether a signal is to check what costs another pass"""
-    buffers: Params | None = None
-    """the student's buffers before the first step, where the signal reconstructs the rest"""
 
 
 class Estimate(NamedTuple):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from tutelage.augment import crop_and_flip
 from tutelage.functional.trees import leaves
 from tutelage.losses.objectives import Auxiliary, Objective, cross_entropy, logits_of, losses_of
 from tutelage.models import MaskUNet
-from tutelage.signals import Unrolled
+from tutelage.signals import Signal, Unrolled
 from tutelage.teacher import taps_of
 from tutelage.teachers import (
     SURFACE,
@@ -206,11 +205,10 @@ def batch_of(size: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ba
     return Batch(images, labels, torch.arange(size) + 10)
 
 
-class Watched:
+class Watched(Signal):
     """``Unrolled(2)`` with a memory of what it answered."""
 
     steps: int = 2
-    keeps_start: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.estimates: list[Estimate] = []

@@ -12,7 +12,7 @@ from tutelage.bilevel import ALONE, BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.trees import detached, in_dtype, inner, leaves, plus, reached_grad
 from tutelage.precision import FULL
-from tutelage.signals.products import Alignment, FiniteDifference, FirstOrder, Product
+from tutelage.signals.products import Product
 from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Batch, Params, Step, StudentState
 
@@ -53,21 +53,12 @@ def facts_of(
         facts["weights_fixed"] = 1.0
     problem = replace(problem, processes=ALONE)  # whether others check, too, is not known
     losses: list[Loss] = [lambda now, phi, _, held: problem.held_out_loss(now, phi, held)]
-    if several or is_difference(product):
+    if several or (product is not None and product.by_differences):
         losses.append(lambda now, phi, step, _: _training_loss(problem, phi, now, step))
     call = state, teacher, step, held_out
     if any(_detaches(problem, loss, *call, bool(n)) for n, loss in enumerate(losses)):
         facts["detached"] = 1.0
     return facts
-
-
-def is_difference(product: Product | None) -> bool:
-    """Whether ``M v`` is a difference of values, which detached paths change, too."""
-    if isinstance(product, FirstOrder):
-        return is_difference(product.exact)
-    if isinstance(product, Alignment):
-        return product.method in ("difference", "one-sided")
-    return isinstance(product, FiniteDifference)
 
 
 def _detaches(

@@ -15,7 +15,7 @@ from tutelage.losses.reduction import counts_of, nonzero
 from tutelage.losses.targets import apply_to_labelled_examples
 from tutelage.precision import wide
 from tutelage.signals.dots import observe_step
-from tutelage.signals.protocol import EvaluateOn
+from tutelage.signals.signal import EvaluateOn
 from tutelage.teacher import acts_at_test, implements
 from tutelage.teachers.hook_calls import entropy
 from tutelage.teachers.hook_calls import log_prob as call_log_prob

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -20,11 +20,12 @@ from tutelage.signals.replay_plan import (
     sqrt_plan,
     tree_plan,
 )
+from tutelage.signals.signal import Signal
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
-class Replayed:
+class Replayed(Signal):
     """The hypergradient of ``Unrolled``, with few states and graphs in memory.
 
     Some states are kept, and the others found again by taking the steps between once more:
@@ -55,7 +56,6 @@ class Replayed:
     budget: str | None = None
     """bytes with a unit, or a percentage of free memory: ``"500 MB"``, ``"25%"``"""
     product: Product = field(default_factory=Automatic)
-    keeps_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:

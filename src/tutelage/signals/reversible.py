@@ -10,6 +10,7 @@ from torch import Tensor
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.optim import MomentumSGD, Settings, UpdateRule
+from tutelage.functional.student import StudentView
 from tutelage.functional.trees import is_finite, plus
 from tutelage.precision import wide
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
@@ -22,22 +23,17 @@ from tutelage.signals.drift import (
     require_same_start,
     require_same_velocity,
     require_undone,
+    sample_of,
 )
 from tutelage.signals.facts import facts_of
 from tutelage.signals.histories import ExactHistory, FloatHistory
-from tutelage.signals.products import (
-    Automatic,
-    DoubleBackward,
-    FiniteDifference,
-    ForwardOverReverse,
-    Product,
-)
-from tutelage.teacher import is_deep
+from tutelage.signals.products import Automatic, Product
+from tutelage.signals.signal import Signal
 from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
-class Reversible:
+class Reversible(Signal):
     """Reverses the window's steps one by one and propagates the adjoint.
 
     With ``v' = mu v + g``, ``theta' = theta - eta v'`` and g including weight decay:
@@ -72,12 +68,22 @@ class Reversible:
     steps: int
     exact: bool = False
     product: Product = field(default_factory=Automatic)
-    keeps_start: ClassVar[bool] = False
-    keeps_entries: ClassVar[bool] = True
+    full_precision: ClassVar[bool] = False  # undoing depends on how the steps were rounded
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.steps}.")
+
+    def check(self, problem: BilevelProblem) -> None:
+        """Refuse what the product does not work with."""
+        self.product.check(problem)
+
+    def copy_start(self, student: StudentView) -> None:
+        """None: the start is reconstructed."""
+
+    def sample_start(self, student: StudentView) -> StudentState:
+        """What the reconstructed start is compared with, and the student's buffers."""
+        return sample_of(student.state())
 
     def __call__(
         self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
@@ -95,15 +101,13 @@ class Reversible:
         require_reversible(problem.rule, window.steps)
         require_little_drift(window.steps, window.end.params)
         velocity = window.end.slots["momentum_buffer"]
-        start = window.entries
-        if window.start is not None:
-            start = entries_of(window.start.params)
+        sample = window.sample if window.start is None else sample_of(window.start)
+        start, buffers, slots = sample or (None, None, {})
+        known = slots.get("momentum_buffer")
         history = FloatHistory(window.end.params, velocity)
-        buffers = window.buffers if window.start is None else window.start.buffers
-        known = window.velocity
-        if window.start is not None:
-            known = entries_of(window.start.slots.get("momentum_buffer", {}))
-        checks = known is not None and (window.checks_by_pass or self._gives_gradient(problem))
+        checks = known is not None and (
+            window.checks_by_pass or self.product.gives_gradient(problem)
+        )
         estimate, undone = self._back(
             *(problem, teacher, window.end, window.steps, held_out, history, buffers),
             checks_velocity=checks,
@@ -113,12 +117,6 @@ class Reversible:
         if known is not None:
             require_same_velocity(undone, known)
         return estimate
-
-    def _gives_gradient(self, problem: BilevelProblem) -> bool:
-        # whether M v alone takes the step's gradient as well
-        if isinstance(self.product, Automatic):
-            return is_deep(problem.teacher)
-        return isinstance(self.product, DoubleBackward | ForwardOverReverse | FiniteDifference)
 
     def estimate_run(
         self,
@@ -212,7 +210,7 @@ class Reversible:
             state = state._replace(buffers=buffers)
         direction, gradient = _signed(d_velocity, steps[0]), None
         # in fixed point: forward mode takes 20 MiB to load, too much for one of many steps
-        if self.exact or (checks_velocity and self._gives_gradient(problem)):
+        if self.exact or (checks_velocity and self.product.gives_gradient(problem)):
             linearised = self.product.linearise(problem, state, teacher, steps[0])
             gradient, last = linearised.gradient, linearised.mixed(direction)
             del linearised

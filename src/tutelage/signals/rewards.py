@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 
@@ -20,14 +19,14 @@ from tutelage.signals.policy_gradients import (
     weighted_mean,
     with_entropy,
 )
-from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.protocol import EvaluateOn, held_out_gradient
+from tutelage.signals.products import Automatic, DotProducts
 from tutelage.signals.sampled_step import SampledStep
+from tutelage.signals.signal import EvaluateOn, OneStep, held_out_gradient
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Window
 
 
 @dataclass(frozen=True)
-class GradientAlignment:
+class GradientAlignment(OneStep):
     """The reward ``r_i = <grad l_i(theta_t), grad L(theta_{t+1})>``, for sampling teachers.
 
     Where example i's gradient pointed the way that the step after it goes, what was sampled for
@@ -61,18 +60,20 @@ class GradientAlignment:
     1958 for pseudo-values. The reward under weights is ours.
     """
 
-    product: Automatic | Alignment = field(default_factory=Automatic)
+    product: DotProducts = field(default_factory=Automatic)
     """how the dot products are taken"""
     evaluate_on: EvaluateOn = "next"
     normalise: Normalise = "standard"
     entropy: float = 0.0
     """weight of the entropy of what is sampled, which is ascended too"""
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = True
-    recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_options(self.evaluate_on, self.normalise, self.entropy)
+
+    def check(self, problem: BilevelProblem) -> None:
+        """Refuse what the product does not work with."""
+        self.product.check(problem)
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the step's passes."""
@@ -111,7 +112,7 @@ class GradientAlignment:
 
 
 @dataclass(frozen=True)
-class NextStepLoss:
+class NextStepLoss(OneStep):
     """The reward ``-L(theta_{t+1})``, the same for all that was sampled at a step.
 
     One number per step says little about each example; it is the baseline that gradient
@@ -134,15 +135,9 @@ class NextStepLoss:
     entropy: float = 0.0
     """weight of the entropy of what is sampled, which is ascended too"""
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = True
-    recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_options(self.evaluate_on, self.normalise, self.entropy)
-
-    def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
-        """Whether to record the step's passes."""
-        return False
 
     def __call__(
         self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch

@@ -13,9 +13,9 @@ from tutelage.functional.trees import detached, named_grad
 from tutelage.losses.objectives import nonzero
 from tutelage.per_example.forward import load_forward_mode
 from tutelage.precision import wide
-from tutelage.signals.dots import dots_of, weighted_slopes
+from tutelage.signals.dots import weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions, log_prob
-from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only_weighs
+from tutelage.signals.products import DotProducts, DoubleBackward, only_weighs
 from tutelage.teacher import implements, is_deep, normalise_of
 from tutelage.types import (
     Lesson,
@@ -32,7 +32,7 @@ from tutelage.types import (
 class SampledStep:
     """A step of a sampling teacher and the direction that its rewards are taken along."""
 
-    product: Automatic | Alignment
+    product: DotProducts
     problem: BilevelProblem
     teacher: Params
     start: StudentState
@@ -50,7 +50,7 @@ class SampledStep:
     @classmethod
     def at(
         cls,
-        product: Automatic | Alignment,
+        product: DotProducts,
         problem: BilevelProblem,
         teacher: Params,
         window: Window,
@@ -100,9 +100,8 @@ class SampledStep:
     @cached_property
     def dots(self) -> Tensor:
         """``<d l_i / d theta, v>`` [L]; 0 for rows of weight 0, unless it is learnt."""
-        return dots_of(
+        return self.product.dots_of_step(
             self.problem,
-            self.product,
             self.start,
             self.teacher,
             self.step,

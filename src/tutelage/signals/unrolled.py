@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import detached, grads_of_both, leaves, named_grad
 from tutelage.signals.facts import facts_of
+from tutelage.signals.signal import Signal
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
-class Unrolled:
+class Unrolled(Signal):
     """Recomputes the window's steps with their graphs, and differentiates through them.
 
     Exact for SGD, Adam and AdamW but for one path: if a teacher weighs by losses or features
@@ -35,7 +35,6 @@ class Unrolled:
     """
 
     steps: int
-    keeps_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:

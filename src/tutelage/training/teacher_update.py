@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.functional.student import in_full_precision
-from tutelage.functional.trees import is_finite, moved_to, plus
+from tutelage.functional.trees import is_finite, moved_to
 from tutelage.precision import FULL, autocast_to, wide
-from tutelage.signals import Combining, Implicit, OneStep, Signal
+from tutelage.signals import OneStep, Signal
 from tutelage.teacher import drop_below_of
 from tutelage.training.end_check import end_of_one_step, require_same_end
 from tutelage.training.not_finite import reason_of_skip
@@ -139,9 +139,7 @@ class TeacherUpdater:
         return estimate.held_out_loss
 
     def _in_full_precision(self, window: Window) -> Window:
-        # not for single steps, nor for Reversible, which depends on how its steps rounded
-        many = self.signal.keeps_start or isinstance(self.signal, Implicit)
-        if self.one_step is not None or not many:
+        if not self.signal.full_precision:
             return window
         start = None if window.start is None else in_full_precision(window.start)
         return replace(window, start=start, end=in_full_precision(window.end))
@@ -179,12 +177,7 @@ class TeacherUpdater:
 
     def _combined(self, problem: BilevelProblem, phi: Params) -> Params:
         estimates, self.estimates = self.estimates, []
-        if isinstance(self.signal, Combining):
-            return self.signal.combine(problem, phi, estimates)
-        total = estimates[0].grad
-        for estimate in estimates[1:]:
-            total = plus(total, estimate.grad)
-        return {k: g / len(estimates) for k, g in total.items()}
+        return self.signal.combine(problem, phi, estimates)
 
     def _step(self, grad: Params, held_out: Batch, window: Window) -> None:
         if step_if_finite(self.optimizer, self.params, grad):

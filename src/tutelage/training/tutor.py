@@ -18,7 +18,7 @@ from tutelage.functional.portable_state import (
 )
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage.signals import OneStep, Signal
+from tutelage.signals import Signal
 from tutelage.teacher import uses_alignments, uses_progress
 from tutelage.training.forward import Record, step_record
 from tutelage.training.micro_batches import require_micro_batch
@@ -131,9 +131,9 @@ class Tutor:
             self.processes,
             micro_batch,
         )
-        tries = isinstance(signal, OneStep) and signal.recomputes_step
-        product = getattr(signal, "product", None)
-        require_micro_batch(problem, student, tries=tries, product=product)
+        require_micro_batch(problem, student)
+        if signal is not None:
+            signal.check(problem)
         recomputed = signal is not None or uses_alignments(teacher)
         if recomputed:
             require_no_norm(view.module)

@@ -13,7 +13,7 @@ from tutelage.functional.recomputation import no_other_recomputation
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import detached, leaves, reached_grad
 from tutelage.precision import autocast_to
-from tutelage.signals.products.protocol import Product
+from tutelage.signals.products.product import Product
 from tutelage.types import Params, Step, StudentState
 
 

@@ -13,7 +13,7 @@ from tutelage.errors import UsageError
 from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
 from tutelage.precision import wide
-from tutelage.signals.products.protocol import Product
+from tutelage.signals.products.product import Product
 from tutelage.signals.products.view import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 from tutelage.validation.ranges import above_zero
@@ -40,6 +40,11 @@ class FiniteDifference(Product):
         above_zero(self, "size")
         if not self.bound > 0:
             raise UsageError(f"bound must be above 0, got {self.bound}; inf accepts all.")
+
+    @property
+    def by_differences(self) -> bool:
+        """Whether ``M v`` is a difference of values."""
+        return True
 
     def linearise(
         self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step

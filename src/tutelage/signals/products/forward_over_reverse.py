@@ -12,7 +12,7 @@ from tutelage.functional.derivatives import named_operators
 from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
 from tutelage.per_example.forward import load_forward_mode
-from tutelage.signals.products.protocol import Product
+from tutelage.signals.products.product import Product
 from tutelage.signals.products.view import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 
