@@ -23,10 +23,12 @@ class Signal:
 
     Attributes:
         steps: The number of student steps in a window.
+        evaluate_on: Which loss is the held-out loss.
         full_precision: Whether the states of a window in half precision are given in float32.
     """
 
     steps: int
+    evaluate_on: EvaluateOn = "held-out"
     full_precision: ClassVar[bool] = True
 
     def check(self, problem: BilevelProblem) -> None:
@@ -100,15 +102,10 @@ class Signal:
 
 
 class OneStep(Signal):
-    """Base class of signals that use the passes of one real step (``Window.observed``).
-
-    Attributes:
-        evaluate_on: Which loss is the held-out loss.
-    """
+    """Base class of signals that use the passes of one real step (``Window.observed``)."""
 
     steps: int = 1
     full_precision: ClassVar[bool] = False
-    evaluate_on: EvaluateOn = "held-out"
 
     @property
     def recomputes_step(self) -> bool:

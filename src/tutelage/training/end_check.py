@@ -40,10 +40,10 @@ def require_same_end(window: Window, end: StudentState) -> None:
         )
 
 
-def end_of_one_step(
+def end_of_observed_step(
     problem: BilevelProblem, window: Window, teacher: Params
 ) -> StudentState | None:
-    """The end of a window's single step: recomputed, or by its recorded gradient."""
+    """The end of a window of one observed step: recomputed, or by its recorded gradient."""
     if window.start is None:
         return None
     step = window.steps[-1]

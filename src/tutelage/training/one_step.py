@@ -15,7 +15,6 @@ from tutelage.losses.objectives import is_row_by_row
 from tutelage.per_example import Recorder
 from tutelage.signals import OneStep
 from tutelage.signals.dots import observe_step
-from tutelage.teachers.plain import Plain
 from tutelage.training.end_check import require_same_end
 from tutelage.training.forward import ForwardPass, Record, apply_weights, step_record
 from tutelage.training.step import StudentStep
@@ -34,9 +33,9 @@ from tutelage.types import (
 
 
 class OneStepTraining:
-    """Student steps, and the teacher steps of a ``OneStep`` signal.
+    """Student steps in the window of a ``OneStep`` signal, and its teacher steps.
 
-    A step in the window is the real one, whose passes are recorded, or a tentative one before
+    A step is the real one, whose passes are recorded, or a tentative one before
     it (``recomputes_step``). The held-out loss is a held-out batch's, or the next step's.
 
     Args:
@@ -57,26 +56,13 @@ class OneStepTraining:
     def step(
         self, signal: OneStep, batch: Batch, progress: Progress, held_out: Batch | None
     ) -> Record:
-        """Take one student step, and a teacher step where one is due."""
-        if not self.updater.in_window(self.student_step.steps):
-            return self._step_outside_window(signal, batch, progress)
+        """Take a student step and, unless it waits for the next step, a teacher step."""
         if not signal.recomputes_step:
-            return self._step_in_window(signal, batch, progress, held_out)
+            return self._observed_step(signal, batch, progress, held_out)
         assert held_out is not None
         return self._step_after_trial(signal, batch, progress, held_out)
 
-    def _step_outside_window(self, signal: OneStep, batch: Batch, progress: Progress) -> Record:
-        problem, student_step = self.problem, self.student_step
-        if signal.evaluate_on == "plain":
-            problem = replace(problem, teacher=Plain())
-        prepared = student_step.prepare(problem, batch, progress, in_window=False)
-        forward_pass = student_step.forward(problem, prepared)
-        forward_pass = student_step.backward(problem, forward_pass)
-        held_out_loss = self._finish_pending(signal, forward_pass)
-        student_step.move(problem, forward_pass)
-        return step_record(forward_pass, held_out_loss)
-
-    def _step_in_window(
+    def _observed_step(
         self, signal: OneStep, batch: Batch, progress: Progress, held_out: Batch | None
     ) -> Record:
         problem, updater, buffer = self.problem, self.updater, WindowBuffer()
@@ -86,7 +72,7 @@ class OneStepTraining:
         buffer.begin(updater.signal, problem.student)
         forward_pass, observed = self._observed_passes(signal, batch, progress)
         buffer.extend_start(forward_pass.step, problem.student)
-        held_out_loss = self._finish_pending(signal, forward_pass)
+        held_out_loss = self.finish_pending(forward_pass)
         if not self.student_step.move(problem, forward_pass):  # the scaled gradient overflowed
             updater.skipped += 1
             return step_record(forward_pass, held_out_loss)
@@ -132,7 +118,7 @@ class OneStepTraining:
             # what is recorded until the next step must not lie in memory that a loader reuses
             prepared = prepared._replace(rows=clone_rows(original))
         recording = self.recorder.record(len(lesson.ids), verified=True)
-        with recording if self._records(signal) else nullcontext() as recorded:
+        with recording if self._records() else nullcontext() as recorded:
             forward_pass = student_step.forward(problem, prepared)
             if prepared.rows is not original:
                 write_back(prepared.rows, original)
@@ -146,14 +132,15 @@ class OneStepTraining:
         observation = detach(forward_pass.observation)
         return forward_pass, StepObservation(lesson, observation, recorded)
 
-    def _records(self, signal: OneStep) -> bool:
+    def _records(self) -> bool:
         # whether per-example gradients can be read off a real step's passes
-        problem = self.problem
+        problem, signal = self.problem, self.updater.signal
         whole = problem.micro_batch is None and not is_sharded(problem.student.module)
-        return whole and not self.student_step.step_strategy.scales and signal.records(problem)
+        known = whole and not self.student_step.step_strategy.scales
+        return known and isinstance(signal, OneStep) and signal.records(problem)
 
-    def _finish_pending(self, signal: OneStep, forward_pass: ForwardPass) -> Tensor | None:
-        # the teacher step of an earlier window whose held-out loss is this step's own
+    def finish_pending(self, forward_pass: ForwardPass) -> Tensor | None:
+        """Take the teacher step that waits for the loss of this step, if one does."""
         if self.pending is None:
             return None
         problem, ((window, teacher), self.pending) = self.problem, (self.pending, None)
@@ -161,7 +148,7 @@ class OneStepTraining:
         window = replace(window, held_out_loss=HeldOutLoss(loss, gradient, {}))
         start, step = window.start, window.steps[-1]
         if window.observed is None and start is not None:  # training was resumed in between
-            if self._records(signal):
+            if self._records():
                 observed = recompute_step(problem, self.recorder, teacher, start, step)
             else:
                 observed = observe_step(problem, teacher, start, step)

@@ -13,9 +13,9 @@ from tutelage.errors import InexactWindowError
 from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import is_finite, moved_to
 from tutelage.precision import FULL, autocast_to, wide
-from tutelage.signals import OneStep, Signal
+from tutelage.signals import Signal
 from tutelage.teacher import drop_below_of
-from tutelage.training.end_check import end_of_one_step, require_same_end
+from tutelage.training.end_check import end_of_observed_step, require_same_end
 from tutelage.training.not_finite import reason_of_skip
 from tutelage.types import Batch, Estimate, Params, Window
 
@@ -82,21 +82,16 @@ class TeacherUpdater:
         self.estimates: list[Estimate] = []
         self._has_estimated = self._warned = False
         self._windows = 0
-        if self.one_step is not None and self.one_step.evaluate_on == "plain" and every < 2:
+        if signal.evaluate_on == "plain" and every < 2:
             raise ValueError(
                 "evaluate_on='plain' needs steps without the teacher between those with it: "
                 "give teacher_every=2 or more."
             )
 
     @property
-    def one_step(self) -> OneStep | None:
-        """The signal, if it uses the passes of one real step."""
-        return self.signal if isinstance(self.signal, OneStep) else None
-
-    @property
     def uses_next_step_loss(self) -> bool:
         """Whether the held-out loss is the next training step's own."""
-        return self.one_step is not None and self.one_step.evaluate_on != "held-out"
+        return self.signal.evaluate_on != "held-out"
 
     @property
     def checks_by_pass(self) -> bool:
@@ -159,7 +154,9 @@ class TeacherUpdater:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
-        end = found.end if self.one_step is None else end_of_one_step(problem, window, phi)
+        end = found.end
+        if window.observed is not None:
+            end = end_of_observed_step(problem, window, phi)
         if end is not None:
             require_same_end(window, end)
         return found._replace(end=None)

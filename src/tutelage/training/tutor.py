@@ -1,6 +1,7 @@
 """``Tutor``: ordinary student steps, and a teacher step every few of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -18,8 +19,9 @@ from tutelage.functional.portable_state import (
 )
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage.signals import Signal
+from tutelage.signals import OneStep, Signal
 from tutelage.teacher import uses_alignments, uses_progress
+from tutelage.teachers.plain import Plain
 from tutelage.training.forward import Record, step_record
 from tutelage.training.micro_batches import require_micro_batch
 from tutelage.training.one_step import OneStepTraining
@@ -142,7 +144,9 @@ class Tutor:
             student, problem, step_strategy, seed, recomputed=recomputed
         )
         self._window = WindowBuffer()
-        self._one_step = updater and OneStepTraining(problem, self._student_step, updater)
+        self._one_step_training = updater and OneStepTraining(
+            problem, self._student_step, updater
+        )
 
     @property
     def steps(self) -> int:
@@ -169,7 +173,8 @@ class Tutor:
     @property
     def awaits_next_step(self) -> bool:
         """Whether a teacher step waits for the loss of the next student step."""
-        return self._one_step is not None and self._one_step.pending is not None
+        training = self._one_step_training
+        return training is not None and training.pending is not None
 
     @property
     def progress(self) -> Progress:
@@ -201,17 +206,29 @@ class Tutor:
             )
         batch = self._checked("batch", batch)
         held_out = self._checked("held_out", held_out) if self.wants_held_out else None
-        updater, student_step, problem = self.teacher_updater, self._student_step, self.problem
-        one_step = updater and updater.one_step
-        if self._one_step is not None and one_step is not None:
-            return self._one_step.step(one_step, batch, self.progress, held_out)
-        if updater is not None and updater.in_window(self.steps):
-            return self._step_in_window(updater, batch, held_out)
+        updater, training = self.teacher_updater, self._one_step_training
+        if updater is None or training is None or not updater.in_window(self.steps):
+            return self._step_outside_window(batch, held_out)
+        if isinstance(updater.signal, OneStep):
+            return training.step(updater.signal, batch, self.progress, held_out)
+        return self._step_in_window(updater, batch, held_out)
+
+    def _step_outside_window(self, batch: Batch, held_out: Batch | None) -> Record:
+        problem, student_step, training = (
+            self.problem,
+            self._student_step,
+            self._one_step_training,
+        )
+        if training is not None and training.updater.signal.evaluate_on == "plain":
+            problem = replace(problem, teacher=Plain())
         prepared = student_step.prepare(problem, batch, self.progress, in_window=False)
         forward_pass = student_step.forward(problem, prepared, held_out)
         forward_pass = student_step.backward(problem, forward_pass)
+        held_out_loss = None
+        if training is not None and training.pending is not None:
+            held_out_loss = training.finish_pending(forward_pass)
         student_step.move(problem, forward_pass)
-        return step_record(forward_pass, None)
+        return step_record(forward_pass, held_out_loss)
 
     def _step_in_window(
         self, updater: TeacherUpdater, batch: Batch, held_out: Batch | None
@@ -250,7 +267,8 @@ class Tutor:
             Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely,
             under the names that a student has before it is compiled or wrapped.
         """
-        updater, pending = self.teacher_updater, self._one_step and self._one_step.pending
+        updater, training = self.teacher_updater, self._one_step_training
+        pending = training and training.pending
         return {
             "student": state_of(self.student),
             "optimizer": optimizer_state_of(self.optimizer, self.student),
@@ -277,5 +295,5 @@ class Tutor:
         self.best_accuracy = state["best_accuracy"]
         self._student_step.running_loss.load_state_dict(state)
         self._window, pending = steps_from_dict(state, self.problem.student)
-        if self._one_step is not None:
-            self._one_step.pending = pending
+        if self._one_step_training is not None:
+            self._one_step_training.pending = pending
