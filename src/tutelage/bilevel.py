@@ -27,7 +27,7 @@ from tutelage.losses.targets import apply_to_labelled, with_classes
 from tutelage.precision import autocast_to, wide
 from tutelage.randomness import mixed_seed
 from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weighs_deeply
-from tutelage.teachers.hook_calls import grade, prepare, weigh
+from tutelage.teachers.hook_calls import prepare, row_losses, weigh
 from tutelage.types import (
     Batch,
     HeldOutLoss,
@@ -137,11 +137,11 @@ class BilevelProblem:
         buffers_out: Params | None = None,
     ) -> Tensor:
         """Losses [L] that the student minimises, before weighting."""
-        if not implements(self.teacher, "grade"):
+        if not implements(self.teacher, "row_losses"):
             return observation.losses
         counts = counts_of(self.objective, lesson.targets)
         with replay_context(lesson, self.local_seed(seed + 2)):
-            own = partial(grade, self.teacher, teacher, buffers_out=buffers_out)
+            own = partial(row_losses, self.teacher, teacher, buffers_out=buffers_out)
             return apply_to_labelled(own, lesson, observation, counts)
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:

@@ -106,7 +106,7 @@ class Step(NamedTuple):
 
 
 @runtime_checkable
-class Recorded(Protocol):
+class RecordedPasses(Protocol):
     """Per-example products of a real step's passes."""
 
     gradient: Params
@@ -123,7 +123,7 @@ class StepObservation(NamedTuple):
     lesson: Lesson
     observation: Observation
     """detached"""
-    recorded: Recorded | None
+    recorded: RecordedPasses | None
     """recorded passes, where the signal uses them"""
 
 
@@ -167,7 +167,7 @@ class Estimate(NamedTuple):
     each step's batch, settings, random numbers and ``Progress`` fixed. If the teacher weighs by
     the student's outputs and is not ``deep``, the effect of earlier steps on later weights is
     left out, and ``facts`` has ``weights_fixed``. Where the student, the objective or the
-    teacher's grades detach a path, it has ``detached``.
+    teacher's losses detach a path, it has ``detached``.
     """
 
     grad: Params

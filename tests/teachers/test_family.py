@@ -43,7 +43,7 @@ from tutelage.teachers import (
     WorstCase,
     WorstCaseSoft,
 )
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Lesson, Observation, Progress, as_lesson
@@ -160,8 +160,8 @@ PREPARING = (
     *("permuted mask", "auxiliary targets"),
 )
 LEARNING = [name for name in TEACHERS if name not in FIXED]
-GRADING = ("dynamic loss", "meta label correction", "meta soft label corrector")
-WEIGHING = [name for name in LEARNING if name not in (*PREPARING, *GRADING)]
+GIVING_LOSSES = ("dynamic loss", "meta label correction", "meta soft label corrector")
+WEIGHING = [name for name in LEARNING if name not in (*PREPARING, *GIVING_LOSSES)]
 
 
 class TwoHeads(nn.Module):
@@ -220,7 +220,7 @@ class Watched(Signal):
 
 def train(
     teacher: nn.Module, student: nn.Module, size: int, dtype: torch.dtype = torch.float64
-) -> tuple[Estimate, list[Record]]:
+) -> tuple[Estimate, list[StepResult]]:
     """Two student steps of plain SGD and the hypergradient through both."""
     signal = Watched()
     teacher, student = teacher.to(dtype), student.to(dtype)

@@ -10,7 +10,7 @@ from tutelage.functional.recomputation import no_other_recomputation
 from tutelage.precision import wide
 from tutelage.types import Batch, Lesson, Observation, Params
 
-Record = TypeVar("Record", bound=Batch | Lesson | Observation)
+AnyRecord = TypeVar("AnyRecord", bound=Batch | Lesson | Observation)
 
 
 def named_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) -> Params:
@@ -53,7 +53,7 @@ def dtypes_in(record: Batch | Lesson | Observation) -> set[torch.dtype]:
     return {x.dtype for _, x in _numbers(record)}
 
 
-def in_dtype(record: Record, kind: torch.dtype) -> Record:
+def in_dtype(record: AnyRecord, kind: torch.dtype) -> AnyRecord:
     """A record with its floating-point tensors in another dtype."""
     own: dict[str, Any] = {}
     own |= {name: x.to(kind) for name, x in _numbers(record) if name in record._fields}

@@ -46,7 +46,7 @@ def facts_of(
     ``several`` is the student's gradient differentiated in its parameters. ``detached`` where
     the held-out loss has another derivative than its values have, or the training loss over
     several steps or under differences of values: the student, the objective or the teacher's
-    grades cut a path out of the graph. What does not run in float64 is not checked.
+    losses cut a path out of the graph. What does not run in float64 is not checked.
     """
     facts: dict[str, float] = {}
     if several and implements(problem.teacher, "weigh") and not weighs_deeply(problem.teacher):

@@ -15,7 +15,7 @@ from tutelage.types import (
     Batch,
     Estimate,
     Params,
-    Recorded,
+    RecordedPasses,
     Step,
     StudentState,
     Window,
@@ -147,7 +147,7 @@ def update_adjoint(
     return dict(zip(grads, back, strict=True))
 
 
-def _shows_all(problem: BilevelProblem, step: Step, recorded: Recorded) -> bool:
+def _shows_all(problem: BilevelProblem, step: Step, recorded: RecordedPasses) -> bool:
     # rows that do not reach a parameter show as little of it as passes that were not recorded
     missing = len(step.settings.keys() - recorded.gradient.keys())
     if problem.processes.size == 1:

@@ -31,6 +31,11 @@ class Signal:
     evaluate_on: EvaluateOn = "held-out"
     full_precision: ClassVar[bool] = True
 
+    @property
+    def recomputes_step(self) -> bool:
+        """Whether the step is tentative, and taken with the updated teacher's weights."""
+        return False
+
     def check(self, problem: BilevelProblem) -> None:
         """Raises ``ValueError`` where the signal does not work with a problem.
 
@@ -106,11 +111,6 @@ class OneStep(Signal):
 
     steps: int = 1
     full_precision: ClassVar[bool] = False
-
-    @property
-    def recomputes_step(self) -> bool:
-        """Whether the real step is taken with the updated teacher's weights."""
-        return False
 
     def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - a hook
         """Whether to record the step's passes for per-example products.

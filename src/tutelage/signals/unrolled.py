@@ -26,9 +26,9 @@ class Unrolled(Signal):
     and the student's random numbers as they were. They do not see hooks that edit gradients,
     or what changes the student or its optimiser's state between two steps; the tutor refuses
     windows whose recomputed steps end elsewhere for this (``UnsupportedStudentError``). What
-    the student, the objective or a teacher that grades detaches is held fixed, and ``facts``
-    has ``detached`` where that changes the derivative. Buffers that follow parameters are held
-    fixed from one step to the next.
+    the student, the objective or a teacher's ``row_losses`` detaches is held fixed, and
+    ``facts`` has ``detached`` where that changes the derivative. Buffers that follow parameters
+    are held fixed from one step to the next.
 
     Raises:
         ValueError: If ``steps`` is below 1.

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.functional.student import in_full_precision
-from tutelage.functional.trees import is_finite, moved_to
+from tutelage.functional.trees import cloned, is_finite, moved_to
 from tutelage.precision import FULL, autocast_to, wide
 from tutelage.signals import Signal
 from tutelage.teacher import drop_below_of
@@ -111,6 +111,10 @@ class TeacherUpdater:
         """The teacher's trainable parameters."""
         return {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
 
+    def params_of_step(self) -> Params:
+        """``params``, or copies where another teacher step comes before that of this step."""
+        return cloned(self.params) if self.uses_next_step_loss else self.params
+
     def learn(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Tensor:
@@ -154,9 +158,8 @@ class TeacherUpdater:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
-        end = found.end
-        if window.observed is not None:
-            end = end_of_observed_step(problem, window, phi)
+        observed = window.observed is not None
+        end = end_of_observed_step(problem, window, phi) if observed else found.end
         if end is not None:
             require_same_end(window, end)
         return found._replace(end=None)

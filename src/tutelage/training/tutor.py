@@ -22,7 +22,7 @@ from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import OneStep, Signal
 from tutelage.teacher import uses_alignments, uses_progress
 from tutelage.teachers.plain import Plain
-from tutelage.training.forward import Record, step_record
+from tutelage.training.forward import StepResult, step_result
 from tutelage.training.micro_batches import require_micro_batch
 from tutelage.training.one_step import OneStepTraining
 from tutelage.training.plain_state import steps_from_dict, steps_to_dict
@@ -144,9 +144,7 @@ class Tutor:
             student, problem, step_strategy, seed, recomputed=recomputed
         )
         self._window = WindowBuffer()
-        self._one_step_training = updater and OneStepTraining(
-            problem, self._student_step, updater
-        )
+        self._one_step = updater and OneStepTraining(problem, self._student_step, updater)
 
     @property
     def steps(self) -> int:
@@ -173,8 +171,7 @@ class Tutor:
     @property
     def awaits_next_step(self) -> bool:
         """Whether a teacher step waits for the loss of the next student step."""
-        training = self._one_step_training
-        return training is not None and training.pending is not None
+        return self._one_step is not None and self._one_step.pending is not None
 
     @property
     def progress(self) -> Progress:
@@ -185,7 +182,7 @@ class Tutor:
             mean = self._student_step.running_loss.mean_loss(self.steps)
         return Progress(fraction, mean, self.best_accuracy, memory_of(self.teacher))
 
-    def step(self, batch: Batch, held_out: Batch | None = None) -> Record:
+    def step(self, batch: Batch, held_out: Batch | None = None) -> StepResult:
         """Take one student step, and a teacher step where one is due.
 
         Args:
@@ -206,53 +203,61 @@ class Tutor:
             )
         batch = self._checked("batch", batch)
         held_out = self._checked("held_out", held_out) if self.wants_held_out else None
-        updater, training = self.teacher_updater, self._one_step_training
-        if updater is None or training is None or not updater.in_window(self.steps):
-            return self._step_outside_window(batch, held_out)
-        if isinstance(updater.signal, OneStep):
-            return training.step(updater.signal, batch, self.progress, held_out)
-        return self._step_in_window(updater, batch, held_out)
+        one_step = self._one_step
+        if one_step is None or not one_step.updater.in_window(self.steps):
+            return self._step_outside_window(one_step, batch, held_out)
+        if one_step.updater.signal.recomputes_step:
+            assert held_out is not None
+            return one_step.step_after_tentative_one(batch, self.progress, held_out)
+        return self._step_in_window(one_step, batch, held_out)
 
-    def _step_outside_window(self, batch: Batch, held_out: Batch | None) -> Record:
-        problem, student_step, training = (
-            self.problem,
-            self._student_step,
-            self._one_step_training,
-        )
-        if training is not None and training.updater.signal.evaluate_on == "plain":
+    def _step_outside_window(
+        self, one_step: OneStepTraining | None, batch: Batch, held_out: Batch | None
+    ) -> StepResult:
+        problem, student_step, held_out_loss = self.problem, self._student_step, None
+        if one_step is not None and one_step.updater.signal.evaluate_on == "plain":
             problem = replace(problem, teacher=Plain())
         prepared = student_step.prepare(problem, batch, self.progress, in_window=False)
         forward_pass = student_step.forward(problem, prepared, held_out)
         forward_pass = student_step.backward(problem, forward_pass)
-        held_out_loss = None
-        if training is not None and training.pending is not None:
-            held_out_loss = training.finish_pending(forward_pass)
+        if one_step is not None and one_step.pending is not None:
+            held_out_loss = one_step.finish_pending(forward_pass)
         student_step.move(problem, forward_pass)
-        return step_record(forward_pass, held_out_loss)
+        return step_result(forward_pass, held_out_loss)
 
     def _step_in_window(
-        self, updater: TeacherUpdater, batch: Batch, held_out: Batch | None
-    ) -> Record:
+        self, one_step: OneStepTraining, batch: Batch, held_out: Batch | None
+    ) -> StepResult:
         problem, student_step, window = self.problem, self._student_step, self._window
-        if not window.steps:
+        updater, observed, held_out_loss = one_step.updater, None, None
+        if not window.steps or updater.signal.steps == 1:
             window.begin(updater.signal, problem.student)
+        phi = updater.params_of_step()
         prepared = student_step.prepare(problem, batch, self.progress, in_window=True)
-        forward_pass = student_step.forward(problem, prepared)
-        forward_pass = student_step.backward(problem, forward_pass).with_settings(problem)
+        if isinstance(updater.signal, OneStep):
+            forward_pass, observed = one_step.observed_passes(prepared)
+        else:
+            forward_pass = student_step.forward(problem, prepared)
+            forward_pass = student_step.backward(problem, forward_pass)
+        forward_pass = forward_pass.with_settings(problem)
         window.extend_start(forward_pass.step, problem.student)
+        if one_step.pending is not None:
+            held_out_loss = one_step.finish_pending(forward_pass)
         due, moved = updater.due(self.steps), student_step.move(problem, forward_pass)
         if moved:
             window.steps.append(forward_pass.step)
-        held_out_loss = None
         if due and not moved:  # the scaled gradient overflowed
             window.clear()
             updater.skipped += 1
+        elif due and updater.uses_next_step_loss:
+            one_step.pending = window.pop(problem.student, observed), phi
         elif due:
             assert held_out is not None
             student_step.running_loss.warn_of_weightless_steps()
-            steps, held_out = window.pop(problem.student), student_step.held_out(held_out)
-            held_out_loss = updater.learn(problem, steps, held_out, updater.params)
-        return step_record(forward_pass, held_out_loss)
+            steps = window.pop(problem.student, observed)
+            held_out = student_step.seeded_held_out(held_out)
+            held_out_loss = updater.learn(problem, steps, held_out, phi)
+        return step_result(forward_pass, held_out_loss)
 
     def _checked(self, name: str, batch: Batch | None) -> Batch:
         assert batch is not None
@@ -267,8 +272,7 @@ class Tutor:
             Plain dictionaries, lists, numbers and tensors, as ``torch.load`` reads safely,
             under the names that a student has before it is compiled or wrapped.
         """
-        updater, training = self.teacher_updater, self._one_step_training
-        pending = training and training.pending
+        updater, pending = self.teacher_updater, self._one_step and self._one_step.pending
         return {
             "student": state_of(self.student),
             "optimizer": optimizer_state_of(self.optimizer, self.student),
@@ -295,5 +299,5 @@ class Tutor:
         self.best_accuracy = state["best_accuracy"]
         self._student_step.running_loss.load_state_dict(state)
         self._window, pending = steps_from_dict(state, self.problem.student)
-        if self._one_step_training is not None:
-            self._one_step_training.pending = pending
+        if self._one_step is not None:
+            self._one_step.pending = pending

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tutelage.functional.student import StudentView
 from tutelage.signals import Signal
-from tutelage.types import Params, Step, StudentState, Window
+from tutelage.types import Params, Step, StepObservation, StudentState, Window
 
 Pending = tuple[Window, Params]
 """a window whose held-out loss is that of the next step, and the teacher's parameters"""
@@ -21,7 +21,8 @@ class WindowBuffer:
     steps: list[Step] = field(default_factory=list)
 
     def begin(self, signal: Signal, student: StudentView) -> None:
-        """Copy what the signal needs of the student before the first step."""
+        """Forget earlier steps, and copy what the signal needs of the student."""
+        self.steps = []
         self.start, self.sample = signal.copy_start(student), signal.sample_start(student)
 
     def extend_start(self, step: Step, student: StudentView) -> None:
@@ -29,11 +30,11 @@ class WindowBuffer:
         if self.start is not None:
             self.start = student.completed(self.start, step.settings.keys())
 
-    def pop(self, student: StudentView) -> Window:
+    def pop(self, student: StudentView, observed: StepObservation | None) -> Window:
         """Make a window of the steps, and clear the buffer."""
         moved = {name for step in self.steps for name in step.settings}
         end = student.completed(student.state(), moved)
-        window = Window(self.start, tuple(self.steps), end, sample=self.sample)
+        window = Window(self.start, tuple(self.steps), end, observed, sample=self.sample)
         self.clear()
         return window
 

@@ -16,7 +16,7 @@ from tutelage.types import (
     Lesson,
     Observation,
     Params,
-    Recorded,
+    RecordedPasses,
     Step,
     StepObservation,
     StudentState,
@@ -143,7 +143,7 @@ def row_coefficients(
 
 
 def recorded_dots(
-    recorded: Recorded, coefficients: Tensor, v: Params, *, weighted_only: bool
+    recorded: RecordedPasses, coefficients: Tensor, v: Params, *, weighted_only: bool
 ) -> Tensor:
     """Products read from a recording."""
     absent = coefficients == 0
