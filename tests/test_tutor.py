@@ -44,12 +44,12 @@ class Answer(Signal):
         self.calls = 0
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         self.calls += 1
         value = next(self.values)
-        loss = problem.held_out_loss(window.end, teacher, held_out).detach()
-        return Estimate({k: torch.full_like(p, value) for k, p in teacher.items()}, loss)
+        loss = problem.held_out_loss(window.end, phi, held_out).detach()
+        return Estimate({k: torch.full_like(p, value) for k, p in phi.items()}, loss)
 
 
 def groups(student: nn.Module) -> Optimizer:

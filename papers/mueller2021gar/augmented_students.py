@@ -106,11 +106,11 @@ class Tallied(OneStep):
         return self.inner.records(problem)
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
         assert isinstance(problem.teacher, LearnedAugmentation)
-        earned, verdict = self.inner.sampled_step(problem, teacher, window, held_out)
+        earned, verdict = self.inner.sampled_step(problem, phi, window, held_out)
         reward = earned.rewards()
         weights, step = normalised(reward, "standard"), earned.step
         self.effect.add(problem.teacher, step.batch, weights)
@@ -118,7 +118,7 @@ class Tallied(OneStep):
             generator = torch.Generator().manual_seed(mixed_seed(step.batch.seed, 1))
             order = torch.randperm(len(weights), generator=generator)
             weights = weights[order.to(weights.device)]
-        found = policy_gradient(problem, teacher, step, earned.observed, weights, earned.lesson)
+        found = policy_gradient(problem, phi, step, earned.observed, weights, earned.lesson)
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 

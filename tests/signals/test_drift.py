@@ -204,16 +204,14 @@ class Seen(Signal):
     def sample_start(self, student: StudentView) -> StudentState:
         return sample_of(student.state())
 
-    def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
-    ):
+    def __call__(self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch):
         end = {k: p.clone() for k, p in window.end.params.items()}
         slots = {
             slot: {k: v.clone() for k, v in m.items()} for slot, m in window.end.slots.items()
         }
         kept = Window(None, window.steps, StudentState(end, {}, slots), sample=window.sample)
-        self.calls.append((problem, teacher, kept, held_out))
-        return Estimate({k: torch.zeros_like(p) for k, p in teacher.items()}, torch.zeros(()))
+        self.calls.append((problem, phi, kept, held_out))
+        return Estimate({k: torch.zeros_like(p) for k, p in phi.items()}, torch.zeros(()))
 
 
 def test_the_error_is_measured_where_the_start_is_known_and_else_estimated() -> None:

@@ -213,8 +213,8 @@ class Watched(Signal):
     def __init__(self) -> None:
         self.estimates: list[Estimate] = []
 
-    def __call__(self, problem, teacher, window, held_out) -> Estimate:
-        self.estimates.append(Unrolled(2)(problem, teacher, window, held_out))
+    def __call__(self, problem, phi, window, held_out) -> Estimate:
+        self.estimates.append(Unrolled(2)(problem, phi, window, held_out))
         return self.estimates[-1]
 
 

@@ -36,11 +36,11 @@ def reached_grad(
     return {k: g for k, g in zip(params, grads, strict=True) if g is not None}
 
 
-def grads_of_both(scalar: Tensor, student: Params, teacher: Params) -> tuple[Params, Params]:
+def grads_of_both(scalar: Tensor, theta: Params, phi: Params) -> tuple[Params, Params]:
     """Gradients in two sets of parameters, whose names may coincide."""
-    named = {f"teacher/{k}": p for k, p in teacher.items()}
-    grads = named_grad(scalar, named | student)
-    return {k: grads[k] for k in student}, {k: grads[f"teacher/{k}"] for k in teacher}
+    named = {f"teacher/{k}": p for k, p in phi.items()}
+    grads = named_grad(scalar, named | theta)
+    return {k: grads[k] for k in theta}, {k: grads[f"teacher/{k}"] for k in phi}
 
 
 def inner(a: Params, b: Params) -> Tensor:

@@ -26,14 +26,14 @@ def gradient_alignments(
 
 def weighted_slopes(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     start: StudentState,
     step: Step,
     v: Params,
     lesson: Lesson,
 ) -> tuple[Tensor, Tensor]:
     """Derivatives along v of the rows' losses and weights."""
-    phi = detached(teacher)
+    phi = detached(phi)
 
     def values(params: Params) -> Tensor:
         moved = start._replace(params=start.params | params)
@@ -47,10 +47,10 @@ def weighted_slopes(
 
 
 def observe_step(
-    problem: BilevelProblem, teacher: Params, start: StudentState, step: Step
+    problem: BilevelProblem, phi: Params, start: StudentState, step: Step
 ) -> StepObservation:
     """Recompute the observation of a step from the state before it."""
     with torch.no_grad():
-        lesson = problem.lesson(detached(teacher), step.batch)
+        lesson = problem.lesson(detached(phi), step.batch)
         observation, _ = problem.observe(start, lesson, step)
     return StepObservation(lesson, detach(observation), None)

@@ -32,7 +32,7 @@ _KNOWN: WeakKeyDictionary[nn.Module, WeakKeyDictionary[nn.Module, Known]] = Weak
 
 def facts_of(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     state: StudentState,
     step: Step,
     held_out: Batch,
@@ -55,7 +55,7 @@ def facts_of(
     losses: list[Loss] = [lambda now, phi, _, held: problem.held_out_loss(now, phi, held)]
     if several or (product is not None and product.by_differences):
         losses.append(lambda now, phi, step, _: _training_loss(problem, phi, now, step))
-    call = state, teacher, step, held_out
+    call = state, phi, step, held_out
     if any(_detaches(problem, loss, *call, bool(n)) for n, loss in enumerate(losses)):
         facts["detached"] = 1.0
     return facts
@@ -65,7 +65,7 @@ def _detaches(
     problem: BilevelProblem,
     loss: Loss,
     state: StudentState,
-    teacher: Params,
+    phi: Params,
     step: Step,
     held_out: Batch,
     training: bool,
@@ -83,7 +83,7 @@ def _detaches(
     with suppress(*FAILURES):
         state = StudentState(_double(state.params), _double(state.buffers), {})
         phi, own, held = (
-            _double(teacher),
+            _double(phi),
             _double_batch(step.batch),
             _double_batch(_first(held_out)),
         )
@@ -153,12 +153,12 @@ def detaches(
 
 
 def _training_loss(
-    problem: BilevelProblem, teacher: Params, state: StudentState, step: Step
+    problem: BilevelProblem, phi: Params, state: StudentState, step: Step
 ) -> Tensor:
     # weights that are taken as given are 1
     if weighs_deeply(problem.teacher):
-        return problem.training_loss(state, teacher, step)[0]
-    lesson = problem.lesson(teacher, step.batch)
+        return problem.training_loss(state, phi, step)[0]
+    lesson = problem.lesson(phi, step.batch)
     observation = problem.observe(state, lesson, step)[0]
-    losses = problem.row_losses(teacher, lesson, observation, step.batch.seed)
+    losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
     return problem.reduce(losses, torch.ones_like(losses), lesson)

@@ -85,21 +85,21 @@ class Lookahead(OneStep):
         return self.product.records(problem)
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
         step = window.steps[-1]
         virtual = self.mode == "virtual"
         end = virtual_step(window) if virtual else window.end
-        evaluation = window.held_out_loss or problem.evaluate(end, teacher, held_out)
+        evaluation = window.held_out_loss or problem.evaluate(end, phi, held_out)
         back = virtual_step_adjoint if virtual else update_adjoint
-        v = back(problem, window, teacher, held_out_gradient(problem, evaluation, step))
+        v = back(problem, window, phi, held_out_gradient(problem, evaluation, step))
         start, observed = window.start, window.observed
-        mixed = self.product.mixed_of_step(problem, start, teacher, step, v, observed)
-        total = {k: torch.zeros_like(p) for k, p in teacher.items()} | evaluation.teacher
+        mixed = self.product.mixed_of_step(problem, start, phi, step, v, observed)
+        total = {k: torch.zeros_like(p) for k, p in phi.items()} | evaluation.teacher
         facts = facts_of(
-            problem, teacher, start, step, held_out, several=False, product=self.product
+            problem, phi, start, step, held_out, several=False, product=self.product
         )
         return Estimate(plus(total, mixed), evaluation.loss, facts)
 
@@ -126,7 +126,7 @@ def _rate(settings: Mapping[str, float | bool]) -> float:
 
 
 def update_adjoint(
-    problem: BilevelProblem, window: Window, teacher: Params, adjoint: Params
+    problem: BilevelProblem, window: Window, phi: Params, adjoint: Params
 ) -> Params:
     """The adjoint of the step's gradient, by differentiating the update rule."""
     start, step = window.start, window.steps[-1]
@@ -139,7 +139,7 @@ def update_adjoint(
             k: recorded.gradient[k] for k in step.settings
         })
     else:  # nothing recorded, or some parameters were frozen since
-        grads, _ = problem.gradient(start, teacher, step)
+        grads, _ = problem.gradient(start, phi, step)
     grads = leaves(grads)
     after = problem.rule.update(start, grads, step.settings).params
     outputs = [after[k] for k in grads]

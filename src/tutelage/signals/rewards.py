@@ -80,35 +80,35 @@ class GradientAlignment(OneStep):
         return self.product.records(problem)
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
-        sampled, evaluation = self.sampled_step(problem, teacher, window, held_out)
+        sampled, evaluation = self.sampled_step(problem, phi, window, held_out)
         reward, total = wide(sampled.rewards()), problem.processes.all_reduce
         step, observed, counted = sampled.step, sampled.observed, sampled.counted
         weights = normalised(reward, self.normalise, total, counted)
-        found = policy_gradient(problem, teacher, step, observed, weights, sampled.lesson)
+        found = policy_gradient(problem, phi, step, observed, weights, sampled.lesson)
         rows, summed = total(torch.stack([counted.sum().to(reward), reward.sum()]))
         facts = {"reward": float(summed / nonzero(rows))}
         return Estimate(plus(found, sampled.derivative(), -1.0), evaluation.loss, facts)
 
     def sampled_step(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> tuple[SampledStep, HeldOutLoss]:
         """The sampled step, its ``rewards()`` not yet normalised, and the held-out loss."""
         require_rewarding(problem, self.evaluate_on)
-        step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
+        step, evaluation, observed = evaluated_step(problem, phi, window, held_out)
         gradient = held_out_gradient(problem, evaluation, step)
         return SampledStep.at(
-            self.product, problem, teacher, window, gradient, observed
+            self.product, problem, phi, window, gradient, observed
         ), evaluation
 
     def combine(
-        self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
+        self, problem: BilevelProblem, phi: Params, estimates: Sequence[Estimate]
     ) -> Params:
         """The mean of the estimates, with the entropy's gradient."""
         equal = torch.ones(len(estimates))
-        return with_entropy(problem, teacher, weighted_mean(estimates, equal), self.entropy)
+        return with_entropy(problem, phi, weighted_mean(estimates, equal), self.entropy)
 
 
 @dataclass(frozen=True)
@@ -140,19 +140,19 @@ class NextStepLoss(OneStep):
         require_options(self.evaluate_on, self.normalise, self.entropy)
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient for a reward of one."""
         require_rewarding(problem, self.evaluate_on)
-        step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
+        step, evaluation, observed = evaluated_step(problem, phi, window, held_out)
         one = torch.ones(len(step.batch.ids), device=evaluation.loss.device)
-        found = policy_gradient(problem, teacher, step, observed, one)
+        found = policy_gradient(problem, phi, step, observed, one)
         return Estimate(found, evaluation.loss, {"reward": -float(evaluation.loss)})
 
     def combine(
-        self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
+        self, problem: BilevelProblem, phi: Params, estimates: Sequence[Estimate]
     ) -> Params:
         """The estimates weighted by normalised rewards, with the entropy's gradient."""
         rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
         weights = normalised(rewards, self.normalise)
-        return with_entropy(problem, teacher, weighted_mean(estimates, weights), self.entropy)
+        return with_entropy(problem, phi, weighted_mean(estimates, weights), self.entropy)

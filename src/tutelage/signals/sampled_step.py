@@ -34,7 +34,7 @@ class SampledStep:
 
     product: DotProducts
     problem: BilevelProblem
-    teacher: Params
+    phi: Params
     start: StudentState
     step: Step
     v: Params
@@ -52,7 +52,7 @@ class SampledStep:
         cls,
         product: DotProducts,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         window: Window,
         gradient: Params,
         observed: StepObservation,
@@ -60,23 +60,21 @@ class SampledStep:
         """A step as it was taken."""
         assert window.start is not None
         step = window.steps[-1]
-        lesson = problem.lesson(teacher, step.batch)
-        weights = problem.weights(teacher, lesson, observed.observation, step.batch.seed)
+        lesson = problem.lesson(phi, step.batch)
+        weights = problem.weights(phi, lesson, observed.observation, step.batch.seed)
         if lesson.log_prob is not None:
-            require_own_weights(problem, teacher, lesson, observed.observation, step)
+            require_own_weights(problem, phi, lesson, observed.observation, step)
         counted = counted_actions(problem, lesson, len(step.batch.ids))
         v = by_rates(gradient, step)
         start = window.start
-        return cls(
-            product, problem, teacher, start, step, v, observed, lesson, weights, counted
-        )
+        return cls(product, problem, phi, start, step, v, observed, lesson, weights, counted)
 
     def rewards(self) -> Tensor:
         """Pseudo-values of the training loss's derivative along the direction."""
         weights = self.weights.detach()
         if not is_deep(self.problem.teacher):
             return self._pseudo_values(self.dots, weights)
-        phi, lesson, seed = detached(self.teacher), self.observed.lesson, self.step.batch.seed
+        phi, lesson, seed = detached(self.phi), self.observed.lesson, self.step.batch.seed
         slopes = weighted_slopes(self.problem, phi, self.start, self.step, self.v, lesson)
         with torch.no_grad():
             losses = self.problem.row_losses(phi, lesson, self.observed.observation, seed)
@@ -91,11 +89,11 @@ class SampledStep:
         """The teacher's gradient of the training loss's derivative along the direction."""
         if not only_weighs(self.problem, self.lesson):
             way, start = DoubleBackward(), self.start
-            return way.mixed(self.problem, start, self.teacher, self.step, self.v)
+            return way.mixed(self.problem, start, self.phi, self.step, self.v)
         if not self.weights.requires_grad:
-            return {k: torch.zeros_like(p) for k, p in self.teacher.items()}
+            return {k: torch.zeros_like(p) for k, p in self.phi.items()}
         reduced = self.problem.reduce(self.dots, self.weights, self.lesson)
-        return named_grad(reduced, self.teacher)
+        return named_grad(reduced, self.phi)
 
     @cached_property
     def dots(self) -> Tensor:
@@ -103,7 +101,7 @@ class SampledStep:
         return self.product.dots_of_step(
             self.problem,
             self.start,
-            self.teacher,
+            self.phi,
             self.step,
             self.v,
             self.observed,
@@ -128,7 +126,7 @@ def by_rates(gradient: Params, step: Step) -> Params:
 
 def require_own_weights(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     lesson: Lesson,
     observation: Observation,
     step: Step,
@@ -141,11 +139,11 @@ def require_own_weights(
     if not implements(problem.teacher, "weigh") or len(observation.losses) < 2:
         return
     kept = lesson.group < (lesson.group.max() + 1) // 2
-    before = _own(problem, teacher, lesson, observation, step, kept)
+    before = _own(problem, phi, lesson, observation, step, kept)
     for row in (observation.losses.argmax(), observation.losses.argmin()):
         places = torch.arange(len(kept), device=kept.device).where(kept, row)
         other = _rows(lesson, places), _seen(observation, places)
-        after = _own(problem, teacher, *other, step, kept)
+        after = _own(problem, phi, *other, step, kept)
         rounding = torch.finfo(after.dtype).eps ** 0.5
         if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
             raise UsageError(
@@ -158,14 +156,14 @@ def require_own_weights(
 
 def _own(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     lesson: Lesson,
     observation: Observation,
     step: Step,
     kept: Tensor,
 ) -> Tensor:
     # the weights of some rows, and the log-probabilities of their examples
-    phi, examples = detached(teacher), int(lesson.group[kept].max()) + 1 if kept.any() else 0
+    phi, examples = detached(phi), int(lesson.group[kept].max()) + 1 if kept.any() else 0
     with torch.no_grad():
         weights = problem.weights(phi, lesson, observation, step.batch.seed)
         chosen = log_prob(problem, phi, step, observation, lesson)

@@ -66,18 +66,18 @@ class Signal:
         return None
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient.
 
         Args:
             problem: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
+            phi: The teacher's parameters, requiring grad.
             window: The steps to differentiate through.
             held_out: The batch of the held-out loss at the window's end.
 
         Returns:
-            The gradient of the held-out loss with respect to ``teacher``.
+            The gradient of the held-out loss with respect to ``phi``.
 
         Raises:
             NotImplementedError: By default.
@@ -87,14 +87,14 @@ class Signal:
     def combine(
         self,
         problem: BilevelProblem,  # noqa: ARG002 - a hook
-        teacher: Params,  # noqa: ARG002 - a hook
+        phi: Params,  # noqa: ARG002 - a hook
         estimates: Sequence[Estimate],
     ) -> Params:
         """The gradient for one teacher step.
 
         Args:
             problem: The student learning under the teacher.
-            teacher: Teacher parameters, requiring grad.
+            phi: The teacher's parameters, requiring grad.
             estimates: Of the windows since the last teacher step.
 
         Returns:
@@ -143,7 +143,7 @@ class WholeRun(Protocol):
     def estimate_run(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
@@ -159,7 +159,7 @@ class FromStart(Protocol):
     def start_gradient(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,

@@ -41,42 +41,40 @@ class Unrolled(Signal):
             raise ValueError(f"steps must be at least 1, got {self.steps}.")
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        estimate, end = self.estimate_run(
-            problem, teacher, window.start, window.steps, held_out
-        )
+        estimate, end = self.estimate_run(problem, phi, window.start, window.steps, held_out)
         return estimate._replace(end=end)
 
     def estimate_run(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Run the steps and estimate the hypergradient of the final student."""
-        loss, end = _run(problem, teacher, _leaf(start), steps, held_out)
+        loss, end = _run(problem, phi, _leaf(start), steps, held_out)
         held_out_loss = problem.processes.all_reduce(loss.detach())
-        grad = named_grad(loss, teacher)
-        facts = facts_of(problem, teacher, start, steps[0], held_out, several=len(steps) > 1)
+        grad = named_grad(loss, phi)
+        facts = facts_of(problem, phi, start, steps[0], held_out, several=len(steps) > 1)
         return Estimate(grad, held_out_loss, facts), end
 
     def start_gradient(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the held-out loss in the initial parameters."""
         start = _leaf(start)
-        loss, end = _run(problem, teacher, start, steps, held_out)
-        student, own = grads_of_both(loss, start.params, teacher)
+        loss, end = _run(problem, phi, start, steps, held_out)
+        student, own = grads_of_both(loss, start.params, phi)
         processes = problem.processes
         held_out_loss = processes.all_reduce(loss.detach())
         return HeldOutLoss(held_out_loss, processes.all_reduce_params(student), own), end
@@ -88,14 +86,14 @@ def _leaf(start: StudentState) -> StudentState:
 
 def _run(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     state: StudentState,
     steps: Sequence[Step],
     held_out: Batch,
 ) -> tuple[Tensor, StudentState]:
     # the loss with its graph, the student at the end without
     for step in steps:
-        state = problem.differentiable_step(state, teacher, step)
-    loss = problem.held_out_loss(state, teacher, held_out)
+        state = problem.differentiable_step(state, phi, step)
+    loss = problem.held_out_loss(state, phi, held_out)
     slots = {slot: detached(memory) for slot, memory in state.slots.items()}
     return loss, StudentState(detached(state.params), state.buffers, slots)

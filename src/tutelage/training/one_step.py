@@ -115,22 +115,22 @@ class OneStepTraining:
     def finish_pending(self, forward_pass: ForwardPass) -> Tensor:
         """Take the teacher step that waits for the loss of this step."""
         assert self.pending is not None
-        problem, ((window, teacher), self.pending) = self.problem, (self.pending, None)
+        problem, ((window, phi), self.pending) = self.problem, (self.pending, None)
         loss, gradient = forward_pass.loss.detach(), problem.student.gradient()
         window = replace(window, held_out_loss=HeldOutLoss(loss, gradient, {}))
         start, step = window.start, window.steps[-1]
         if window.observed is None and start is not None:  # training was resumed in between
             if self._records():
-                observed = recompute_step(problem, self.recorder, teacher, start, step)
+                observed = recompute_step(problem, self.recorder, phi, start, step)
             else:
-                observed = observe_step(problem, teacher, start, step)
+                observed = observe_step(problem, phi, start, step)
             window = replace(window, observed=observed)
-        return self._learn(window, forward_pass.step.batch, leaves(teacher))
+        return self._learn(window, forward_pass.step.batch, leaves(phi))
 
-    def _learn(self, window: Window, held_out: Batch, teacher: Params) -> Tensor:
+    def _learn(self, window: Window, held_out: Batch, phi: Params) -> Tensor:
         self.student_step.running_loss.warn_of_weightless_steps()
         held_out = self.student_step.seeded_held_out(held_out)
-        return self.updater.learn(self.problem, window, held_out, teacher)
+        return self.updater.learn(self.problem, window, held_out, phi)
 
 
 def tentative_window(
@@ -151,18 +151,18 @@ def tentative_window(
 def recompute_step(
     problem: BilevelProblem,
     recorder: Recorder,
-    teacher: Params,
+    phi: Params,
     start: StudentState,
     step: Step,
 ) -> StepObservation:
     """Run a past step once more, recorded, from the state before it."""
     theta = leaves(start.params)
     with torch.no_grad():
-        lesson = problem.lesson(teacher, step.batch)
+        lesson = problem.lesson(phi, step.batch)
     with recorder.record(len(lesson.ids), theta, verified=True) as recorded:
         observation, _ = problem.observe(start._replace(params=theta), lesson, step)
         recorded.verify(observation.losses)
-        weights = problem.weights(teacher, lesson, observation, step.batch.seed)
+        weights = problem.weights(phi, lesson, observation, step.batch.seed)
         loss = problem.reduce(observation.losses, weights, lesson)
         torch.autograd.grad(loss, list(theta.values()), allow_unused=True)
     return StepObservation(lesson, detach(observation), recorded)

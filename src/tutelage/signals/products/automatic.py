@@ -40,11 +40,11 @@ class Automatic(DotProducts):
         self,
         problem: BilevelProblem,
         state: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        if only_weighs(problem, problem.lesson(teacher, step.batch)):
-            return Alignment().mixed(problem, state, teacher, step, v)
-        return DoubleBackward().mixed(problem, state, teacher, step, v)
+        if only_weighs(problem, problem.lesson(phi, step.batch)):
+            return Alignment().mixed(problem, state, phi, step, v)
+        return DoubleBackward().mixed(problem, state, phi, step, v)

@@ -47,14 +47,14 @@ class FiniteDifference(Product):
         return True
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> "Differences":
         """The step's gradient."""
         problem.student.require(require_hessian)
-        loss, buffers = loss_function(problem, state, teacher, step)
+        loss, buffers = loss_function(problem, state, phi, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
-        phi = detached(teacher)
+        phi = detached(phi)
         moved = leaves({k: theta[k] for k in step.settings})
         processes = problem.processes
         here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)

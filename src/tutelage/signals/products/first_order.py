@@ -35,23 +35,23 @@ class FirstOrder(Product):
         return False
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> "WithoutHessian":
         """The step's gradient at a student."""
-        if teacher:
-            return WithoutHessian(self.exact.linearise(problem, state, teacher, step), state)
-        return WithoutHessian(DetachedGradient(*problem.gradient(state, teacher, step)), state)
+        if phi:
+            return WithoutHessian(self.exact.linearise(problem, state, phi, step), state)
+        return WithoutHessian(DetachedGradient(*problem.gradient(state, phi, step)), state)
 
     def mixed(
         self,
         problem: BilevelProblem,
         state: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        return self.exact.mixed(problem, state, teacher, step, v)
+        return self.exact.mixed(problem, state, phi, step, v)
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,12 @@ class Alignment(DotProducts):
         self,
         problem: BilevelProblem,
         state: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        lesson = problem.lesson(teacher, step.batch)
+        lesson = problem.lesson(phi, step.batch)
         if not only_weighs(problem, lesson):
             raise UnsupportedStudentError(
                 f"{type(problem.teacher).__name__} does more than weigh examples, so dot "
@@ -114,8 +114,8 @@ class Alignment(DotProducts):
             with torch.no_grad():
                 losses({})
         dots = self._dots(problem, losses, state.params, v, len(lesson.ids))
-        weights = problem.weights(teacher, lesson, observations[0], step.batch.seed)
-        return named_grad(problem.reduce(dots, weights, lesson), teacher)
+        weights = problem.weights(phi, lesson, observations[0], step.batch.seed)
+        return named_grad(problem.reduce(dots, weights, lesson), phi)
 
 
 def ghost(

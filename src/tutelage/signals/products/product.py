@@ -58,7 +58,7 @@ class Product:
         return False
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> Linearised:
         """The gradient of a step from a student, the teacher's parameters requiring grad."""
         raise NotImplementedError
@@ -67,21 +67,21 @@ class Product:
         self,
         problem: BilevelProblem,
         state: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
     ) -> Params:
         """``M v`` alone, which may be cheaper."""
-        return self.linearise(problem, state, teacher, step).mixed(v)
+        return self.linearise(problem, state, phi, step).mixed(v)
 
     def mixed_of_step(
         self,
         problem: BilevelProblem,
         start: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
         observed: StepObservation | None,  # noqa: ARG002 - a hook
     ) -> Params:
         """``M v`` of a real step, from its own passes where the method reads them."""
-        return self.mixed(problem, start, teacher, step, v)
+        return self.mixed(problem, start, phi, step, v)

@@ -42,16 +42,16 @@ class DotProducts(Product):
         return False
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> GradientGraph:
         """The step's gradient with its graph."""
-        return DoubleBackward().linearise(problem, state, teacher, step)
+        return DoubleBackward().linearise(problem, state, phi, step)
 
     def dots_of_step(
         self,
         problem: BilevelProblem,
         start: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
         observed: StepObservation,
@@ -62,7 +62,7 @@ class DotProducts(Product):
         recorded = observed.recorded
         # another process may have recorded its rows where this one has not: both send a message
         if recorded is not None or problem.processes.size > 1:
-            coefficients = row_coefficients(problem, teacher, step, observed)
+            coefficients = row_coefficients(problem, phi, step, observed)
             if recorded is not None:
                 try:
                     return recorded_dots(recorded, coefficients, v, weighted_only=weighted_only)
@@ -74,18 +74,18 @@ class DotProducts(Product):
         self,
         problem: BilevelProblem,
         start: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
         observed: StepObservation | None,
     ) -> Params:
         """``M v`` of a real step, from its dot products where the teacher only weighs."""
-        if observed is None or not only_weighs(problem, problem.lesson(teacher, step.batch)):
-            return self.mixed(problem, start, teacher, step, v)
-        dots = self.dots_of_step(problem, start, teacher, step, v, observed)
+        if observed is None or not only_weighs(problem, problem.lesson(phi, step.batch)):
+            return self.mixed(problem, start, phi, step, v)
+        dots = self.dots_of_step(problem, start, phi, step, v, observed)
         lesson, seed = observed.lesson, step.batch.seed
-        weights = problem.weights(teacher, lesson, observed.observation, seed)
-        return named_grad(problem.reduce(dots, weights, lesson), teacher)
+        weights = problem.weights(phi, lesson, observed.observation, seed)
+        return named_grad(problem.reduce(dots, weights, lesson), phi)
 
 
 def exact_dots(
@@ -133,11 +133,11 @@ def losses_function(
 
 
 def row_coefficients(
-    problem: BilevelProblem, teacher: Params, step: Step, observed: StepObservation
+    problem: BilevelProblem, phi: Params, step: Step, observed: StepObservation
 ) -> Tensor:
     """The derivative of the weighted loss with respect to each row's loss."""
     lesson, observation = observed.lesson, observed.observation
-    weights = problem.weights(detached(teacher), lesson, observation, step.batch.seed)
+    weights = problem.weights(detached(phi), lesson, observation, step.batch.seed)
     losses = observation.losses.detach().requires_grad_()
     return torch.autograd.grad(problem.reduce(losses, weights, lesson), losses)[0]
 
