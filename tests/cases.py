@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from tutelage.bilevel import BilevelProblem
+from tutelage.signals import Signal
 from tutelage.training.step_strategy import StepStrategy
 from tutelage.training.tutor import PLAIN_STEP, Tutor
 from tutelage.types import Batch, Estimate, Params, Window, as_lesson
@@ -187,20 +188,19 @@ class Shifter(nn.Module):
 
 
 @dataclass
-class Seen:
+class Seen(Signal):
     """A signal that keeps what it was shown and leaves the teacher alone."""
 
     steps: int
-    keeps_start: ClassVar[bool] = True
     calls: list[tuple[BilevelProblem, Params, Window, Batch]] = field(default_factory=list)
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         copied = window.end
         end = copied._replace(params={k: v.clone() for k, v in copied.params.items()})
-        self.calls.append((problem, teacher, Window(window.start, window.steps, end), held_out))
-        zero = {k: torch.zeros_like(p) for k, p in teacher.items()}
+        self.calls.append((problem, phi, Window(window.start, window.steps, end), held_out))
+        zero = {k: torch.zeros_like(p) for k, p in phi.items()}
         return Estimate(zero, torch.zeros(()))
 
 

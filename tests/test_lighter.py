@@ -12,7 +12,7 @@ from tutelage.losses.objectives import cross_entropy
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Lookahead
 from tutelage.teachers import Copies, LossWeigher, Together, WorstCase, WorstCaseSoft
-from tutelage.training.forward import Record, apply_weights, prepare_lesson
+from tutelage.training.forward import StepResult, apply_weights, prepare_lesson
 from tutelage.training.skip_rows import rows_above_share
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, Observation, Step
@@ -40,7 +40,7 @@ def student_of(*between: nn.Module, scale: float = 3.0) -> nn.Module:
     return net
 
 
-def step(student: nn.Module, weigher: nn.Module) -> tuple[Tensor, Tutor, Record]:
+def step(student: nn.Module, weigher: nn.Module) -> tuple[Tensor, Tutor, StepResult]:
     teacher = Together(Copies(K, noisy, include_original=True), weigher)
     tutor = Tutor(student, SGD(student.parameters(), 0.0), teacher)
     record = tutor.step(batch_of())
@@ -87,7 +87,7 @@ def test_what_is_left_out_stays_within_the_bound(kind, share) -> None:
     assert (light - whole).norm() > 0
 
 
-def _left_out(record: Record) -> Tensor:
+def _left_out(record: StepResult) -> Tensor:
     assert record.left_out is not None
     return record.left_out
 

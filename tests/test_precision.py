@@ -261,12 +261,10 @@ def test_a_large_but_finite_hypergradient_is_not_taken_for_overflow() -> None:
             self.size = size
 
         def __call__(
-            self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+            self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
         ) -> Estimate:
-            loss = problem.held_out_loss(window.end, teacher, held_out)
-            return Estimate(
-                {k: torch.full_like(p, self.size) for k, p in teacher.items()}, loss
-            )
+            loss = problem.held_out_loss(window.end, phi, held_out)
+            return Estimate({k: torch.full_like(p, self.size) for k, p in phi.items()}, loss)
 
     batch = next(narrow())
     for size, skipped in ((1e18, 0), (1e25, 1)):  # Adam's memory of 1e50 would not be finite

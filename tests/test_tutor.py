@@ -1,7 +1,7 @@
 """A tutor is a plain training loop plus a teacher step now and then."""
 
 import itertools
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +14,15 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.losses.objectives import weighted_loss
 from tutelage.randomness import mixed_seed
-from tutelage.signals import Implicit, Lookahead, Neumann, Replayed, Reversible, Unrolled
+from tutelage.signals import (
+    Implicit,
+    Lookahead,
+    Neumann,
+    Replayed,
+    Reversible,
+    Signal,
+    Unrolled,
+)
 from tutelage.teachers import (
     InternalState,
     KeepOrDrop,
@@ -26,23 +34,22 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
 
 
-class Answer:
+class Answer(Signal):
     """A signal that answers the same gradient for every entry, times the next of ``values``."""
 
     steps: int = 1
-    keeps_start: ClassVar[bool] = False
 
     def __init__(self, *values: float) -> None:
         self.values = itertools.cycle(values)
         self.calls = 0
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         self.calls += 1
         value = next(self.values)
-        loss = problem.held_out_loss(window.end, teacher, held_out).detach()
-        return Estimate({k: torch.full_like(p, value) for k, p in teacher.items()}, loss)
+        loss = problem.held_out_loss(window.end, phi, held_out).detach()
+        return Estimate({k: torch.full_like(p, value) for k, p in phi.items()}, loss)
 
 
 def groups(student: nn.Module) -> Optimizer:

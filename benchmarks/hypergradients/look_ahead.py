@@ -53,20 +53,20 @@ class Shown(Lookahead):
     found: ClassVar[list[Tensor]] = []
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate.
 
         Args:
             problem: See ``Lookahead``.
-            teacher: See ``Lookahead``.
+            phi: See ``Lookahead``.
             window: See ``Lookahead``.
             held_out: See ``Lookahead``.
 
         Returns:
             The estimate.
         """
-        estimate = super().__call__(problem, teacher, window, held_out)
+        estimate = super().__call__(problem, phi, window, held_out)
         self.found[:] = [torch.cat([g.flatten() for g in estimate.grad.values()])]
         return estimate
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import cos, pi
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,9 +18,9 @@ from tutelage.augment import StandardAugmentation, UniformAugment
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
-from tutelage.signals import GradientAlignment
+from tutelage.signals import GradientAlignment, OneStep
 from tutelage.signals.policy_gradients import normalised, policy_gradient
-from tutelage.signals.protocol import EvaluateOn
+from tutelage.signals.signal import EvaluateOn
 from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.step_strategy import PlainStep
 from tutelage.training.tutor import Tutor
@@ -89,7 +89,7 @@ class KeepEffect:
 
 
 @dataclass(frozen=True)
-class Tallied:
+class Tallied(OneStep):
     """Gradient alignment, whose rewards are counted by operation, too, and may be permuted."""
 
     effect: KeepEffect
@@ -100,19 +100,17 @@ class Tallied:
     )
     evaluate_on: EvaluateOn = field(default="plain", init=False)
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = True
-    recomputes_step: ClassVar[bool] = False
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether the step's passes are to be recorded."""
         return self.inner.records(problem)
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
         assert isinstance(problem.teacher, LearnedAugmentation)
-        earned, verdict = self.inner.sampled_step(problem, teacher, window, held_out)
+        earned, verdict = self.inner.sampled_step(problem, phi, window, held_out)
         reward = earned.rewards()
         weights, step = normalised(reward, "standard"), earned.step
         self.effect.add(problem.teacher, step.batch, weights)
@@ -120,7 +118,7 @@ class Tallied:
             generator = torch.Generator().manual_seed(mixed_seed(step.batch.seed, 1))
             order = torch.randperm(len(weights), generator=generator)
             weights = weights[order.to(weights.device)]
-        found = policy_gradient(problem, teacher, step, earned.observed, weights, earned.lesson)
+        found = policy_gradient(problem, phi, step, earned.observed, weights, earned.lesson)
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 

@@ -27,7 +27,7 @@ from tutelage.losses.targets import apply_to_labelled, with_classes
 from tutelage.precision import autocast_to, wide
 from tutelage.randomness import mixed_seed
 from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weighs_deeply
-from tutelage.teachers.hook_calls import grade, prepare, weigh
+from tutelage.teachers.hook_calls import prepare, row_losses, weigh
 from tutelage.types import (
     Batch,
     HeldOutLoss,
@@ -65,12 +65,12 @@ class BilevelProblem:
         """The update rule of the student's optimiser, clipping included."""
         return rule_for(self.student.optimizer, self.max_norm)
 
-    def lesson(self, teacher: Params, batch: Batch) -> Lesson:
+    def lesson(self, phi: Params, batch: Batch) -> Lesson:
         """The teacher's lesson of a batch, by the batch's seed."""
         if implements(self.teacher, "prepare"):
             batch = clone_rows(batch)
         with replay_context(batch, batch.seed):
-            return prepare(self.teacher, teacher, batch)
+            return prepare(self.teacher, phi, batch)
 
     def observe(
         self, state: StudentState, lesson: Lesson, step: Step
@@ -109,7 +109,7 @@ class BilevelProblem:
 
     def weights(
         self,
-        teacher: Params,
+        phi: Params,
         lesson: Lesson,
         observation: Observation,
         seed: int,
@@ -125,23 +125,23 @@ class BilevelProblem:
             ones = torch.ones_like(visible.losses)
             return ones if counts is None else ones.where(counts > 0, 0)
         with replay_context(lesson, self.local_seed(seed + 2)):
-            own = partial(weigh, self.teacher, teacher, buffers_out=buffers_out)
+            own = partial(weigh, self.teacher, phi, buffers_out=buffers_out)
             return apply_to_labelled(own, lesson, visible, counts)
 
     def row_losses(
         self,
-        teacher: Params,
+        phi: Params,
         lesson: Lesson,
         observation: Observation,
         seed: int,
         buffers_out: Params | None = None,
     ) -> Tensor:
         """Losses [L] that the student minimises, before weighting."""
-        if not implements(self.teacher, "grade"):
+        if not implements(self.teacher, "row_losses"):
             return observation.losses
         counts = counts_of(self.objective, lesson.targets)
         with replay_context(lesson, self.local_seed(seed + 2)):
-            own = partial(grade, self.teacher, teacher, buffers_out=buffers_out)
+            own = partial(row_losses, self.teacher, phi, buffers_out=buffers_out)
             return apply_to_labelled(own, lesson, observation, counts)
 
     def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
@@ -156,26 +156,24 @@ class BilevelProblem:
         return seed if place == (0, 0) else mixed_seed(seed, *place)
 
     def training_loss(
-        self, state: StudentState, teacher: Params, step: Step
+        self, state: StudentState, phi: Params, step: Step
     ) -> tuple[Tensor, Params]:
         """The weighted training loss of a step, and the student's buffers after it."""
-        lesson = self.lesson(teacher, step.batch)
+        lesson = self.lesson(phi, step.batch)
         observation, buffers = self.observe(state, lesson, step)
         visible = self.teacher_observation(state, lesson, step, observation)
-        weights = self.weights(teacher, lesson, visible, step.batch.seed, attached=True)
-        losses = self.row_losses(teacher, lesson, observation, step.batch.seed)
+        weights = self.weights(phi, lesson, visible, step.batch.seed, attached=True)
+        losses = self.row_losses(phi, lesson, observation, step.batch.seed)
         return self.reduce(losses, weights, lesson), buffers
 
-    def differentiable_step(
-        self, state: StudentState, teacher: Params, step: Step
-    ) -> StudentState:
+    def differentiable_step(self, state: StudentState, phi: Params, step: Step) -> StudentState:
         """One student step, differentiable in state and teacher."""
         # tensors of this step's own: one that it leaves alone must not lead into earlier steps
         self.student.require(require_steps_with_derivative)
         self.student.require(require_hessian)
         own = {name: p.view_as(p) for name, p in state.params.items()}
         state = state._replace(params=own)
-        loss, buffers = self.training_loss(state, teacher, step)
+        loss, buffers = self.training_loss(state, phi, step)
         moved = {name: state.params[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
             own_grads = reached_grad(loss, moved, create_graph=True)
@@ -183,39 +181,35 @@ class BilevelProblem:
             grads = all_reduce_gradients(self.processes, own_grads, moved)
         return update_jointly(self.rule, state, grads, step.settings)._replace(buffers=buffers)
 
-    def gradient(
-        self, state: StudentState, teacher: Params, step: Step
-    ) -> tuple[Params, Params]:
+    def gradient(self, state: StudentState, phi: Params, step: Step) -> tuple[Params, Params]:
         """The gradient that the optimiser uses at a step, and the buffers after it."""
         theta = leaves(state.params)
-        loss, buffers = self.training_loss(
-            state._replace(params=theta), detached(teacher), step
-        )
+        loss, buffers = self.training_loss(state._replace(params=theta), detached(phi), step)
         moved = {name: theta[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
             return all_reduce_gradients(
                 self.processes, reached_grad(loss, moved), moved
             ), buffers
 
-    def step(self, state: StudentState, teacher: Params, step: Step) -> StudentState:
+    def step(self, state: StudentState, phi: Params, step: Step) -> StudentState:
         """One student step without a graph."""
-        return self.step_planned(state, teacher, step)[0]
+        return self.step_planned(state, phi, step)[0]
 
     def step_planned(
-        self, state: StudentState, teacher: Params, step: Step
+        self, state: StudentState, phi: Params, step: Step
     ) -> tuple[StudentState, Step]:
         """One student step, and the step with only those parameters that its loss reaches."""
-        grads, buffers = self.gradient(state, teacher, step)
+        grads, buffers = self.gradient(state, phi, step)
         with torch.no_grad():
             after = update_jointly(self.rule, state, grads, step.settings)
         return after._replace(buffers=buffers), step.moving(grads.keys())
 
-    def held_out_loss(self, state: StudentState, teacher: Params, held_out: Batch) -> Tensor:
+    def held_out_loss(self, state: StudentState, phi: Params, held_out: Batch) -> Tensor:
         """Mean metric of held-out examples, unweighted and without auxiliary targets.
 
         Of several processes' examples: this one's share of the mean.
         """
-        visible = self.lesson(teacher, held_out) if acts_at_test(self.teacher) else held_out
+        visible = self.lesson(phi, held_out) if acts_at_test(self.teacher) else held_out
         lesson, seed = clone_rows(visible), self.local_seed(held_out.seed + 1)
         metric = self.metric or self.objective
         counts = held_out_counts(self.objective, self.metric, lesson.targets)
@@ -230,11 +224,11 @@ class BilevelProblem:
             wide(found), counts, self.processes.all_reduce
         )  # half counts to 256
 
-    def evaluate(self, state: StudentState, teacher: Params, held_out: Batch) -> HeldOutLoss:
+    def evaluate(self, state: StudentState, phi: Params, held_out: Batch) -> HeldOutLoss:
         """The held-out loss with its gradients in student and teacher."""
         theta = leaves(state.params)
-        loss = self.held_out_loss(state._replace(params=theta), teacher, held_out)
-        student, own = grads_of_both(loss, theta, teacher)
+        loss = self.held_out_loss(state._replace(params=theta), phi, held_out)
+        student, own = grads_of_both(loss, theta, phi)
         processes = self.processes
         return HeldOutLoss(
             processes.all_reduce(loss.detach()), processes.all_reduce_params(student), own

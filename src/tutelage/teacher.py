@@ -25,8 +25,9 @@ class Teacher(nn.Module):
         normalise: The rule of ``tutelage.losses.weighted_loss``.
         taps: Names of the student's modules whose outputs are in ``Observation.features``.
         deep: Keep the derivative of weights with respect to the student, ``dw/dtheta``, in the
-            student's gradient; None: if the teacher grades. If False and weights depend on the
-            student, a hypergradient leaves out the effect of earlier steps on later weights.
+            student's gradient; None: if the teacher has ``row_losses``. If False and weights
+            depend on the student, a hypergradient leaves out the effect of earlier steps on
+            later weights.
         at_test: ``prepare`` applies to held-out and test inputs, too, as a mask does.
         uses_progress: Hooks depend on ``Progress``.
         uses_alignments: Hooks depend on ``Observation.alignments``, for which the tutor needs a
@@ -67,7 +68,11 @@ class Teacher(nn.Module):
         """
         return torch.ones_like(observation.losses)
 
-    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - a hook
+    def row_losses(
+        self,
+        lesson: Lesson,  # noqa: ARG002 - a hook
+        observation: Observation,
+    ) -> Tensor:
         """Gives the losses that the student minimises, in place of the objective's.
 
         Args:
@@ -170,18 +175,18 @@ def taps_of(teacher: nn.Module) -> Sequence[str]:
 
 def reads_rows(teacher: nn.Module) -> bool:
     """Whether the teacher reads a lesson after the student, which may change it in place."""
-    return implements(teacher, "weigh") or implements(teacher, "grade")
+    return implements(teacher, "weigh") or implements(teacher, "row_losses")
 
 
 def is_deep(teacher: nn.Module) -> bool:
-    """Whether the student's gradient goes through weights or grades."""
-    return weighs_deeply(teacher) or implements(teacher, "grade")
+    """Whether the student's gradient goes through the teacher's weights or losses."""
+    return weighs_deeply(teacher) or implements(teacher, "row_losses")
 
 
 def weighs_deeply(teacher: nn.Module) -> bool:
     """Whether the student's gradient goes through the weights."""
     deep = trait_of(teacher, "deep")
-    return implements(teacher, "grade") if deep is None else deep
+    return implements(teacher, "row_losses") if deep is None else deep
 
 
 def acts_at_test(teacher: nn.Module) -> bool:

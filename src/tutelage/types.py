@@ -106,7 +106,7 @@ class Step(NamedTuple):
 
 
 @runtime_checkable
-class Recorded(Protocol):
+class RecordedPasses(Protocol):
     """Per-example products of a real step's passes."""
 
     gradient: Params
@@ -123,7 +123,7 @@ class StepObservation(NamedTuple):
     lesson: Lesson
     observation: Observation
     """detached"""
-    recorded: Recorded | None
+    recorded: RecordedPasses | None
     """recorded passes, where the signal uses them"""
 
 
@@ -153,14 +153,11 @@ class Window:
     """on ``end``, where it is known without a held-out batch"""
     gradient: Params | None = None
     """of the training loss at the last step, if the step is tentative"""
-    entries: Params | None = None
-    """a sample of the parameters before the first step, where the signal reconstructs it"""
-    velocity: Params | None = None
-    """the same of the momentum buffers; a parameter that has none yet is missing"""
+    sample: StudentState | None = None
+    """some entries of parameters and momentum buffers before the first step, and all buffers,
+    where the signal reconstructs the rest; a momentum buffer of zeros may be missing"""
     checks_by_pass: bool = False
     """whether a signal is to check what costs another pass"""
-    buffers: Params | None = None
-    """the student's buffers before the first step, where the signal reconstructs the rest"""
 
 
 class Estimate(NamedTuple):
@@ -170,7 +167,7 @@ class Estimate(NamedTuple):
     each step's batch, settings, random numbers and ``Progress`` fixed. If the teacher weighs by
     the student's outputs and is not ``deep``, the effect of earlier steps on later weights is
     left out, and ``facts`` has ``weights_fixed``. Where the student, the objective or the
-    teacher's grades detach a path, it has ``detached``.
+    teacher's losses detach a path, it has ``detached``.
     """
 
     grad: Params

@@ -15,8 +15,8 @@ TUTORIALS = [DOCS / "start.md", *sorted((DOCS / "tutorials").glob("*.md"))]
 START = DOCS / "methods" / "index.md"
 NO_METHODS = {
     *("PAPER_SURFACE", "SURFACE", "Draw", "UnlessChanged", "for_other_classes", "predicted"),
-    *("Combining", "FromStart", "OneStep", "Signal", "ReconstructsStart", "WholeRun"),
-    *("Linearised", "Product"),
+    *("FromStart", "OneStep", "Signal", "WholeRun"),
+    *("DotProducts", "Linearised", "Product"),
     *("only_weighs", "products"),
 }
 """names beside teachers, signals and products: records, protocols, and parts of a method"""

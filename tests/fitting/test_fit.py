@@ -19,7 +19,7 @@ from tutelage.data.order import shuffled
 from tutelage.errors import UsageError
 from tutelage.fitting.settings import FitSettings
 from tutelage.fitting.split import split_checked
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
@@ -125,10 +125,10 @@ def test_what_chooses_the_epoch_teaches_nothing() -> None:
 
 
 def test_the_student_and_the_weights_are_those_of_the_best_epoch(monkeypatch) -> None:
-    records: list[Record] = []
+    records: list[StepResult] = []
     step = Tutor.step
 
-    def recorded(self: Tutor, batch: Batch, held_out: Batch | None = None) -> Record:
+    def recorded(self: Tutor, batch: Batch, held_out: Batch | None = None) -> StepResult:
         records.append(step(self, batch, held_out))
         return records[-1]
 

@@ -13,7 +13,7 @@ TRAINING = (
     "optimiser=rmsprop",
     "teacher=copies; signal=lookahead, restep; optimiser=amsgrad",
     "signal=lookahead, next; teacher=remembering; looks=2",
-    "signal=replayed first order; teacher=grading",
+    "signal=replayed first order; teacher=own losses",
     "teacher=sampler; signal=alignment reward",
     "student=batch norm; optimiser=adamw; teacher=internal state; window=5; looks=2; seed=402",
     "student=batch norm 2d; data=overflowing; looks=2; seed=320",

@@ -15,7 +15,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.logs import Reporter, weight_numbers
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import Plain
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
 from tutelage_cli.train.student_training import LOGGED_KEYS
@@ -39,9 +39,9 @@ class NeverFinite(Unrolled):
     """A signal whose gradient cannot be followed."""
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        found = super().__call__(problem, teacher, window, held_out)
+        found = super().__call__(problem, phi, window, held_out)
         return found._replace(grad={k: g * torch.nan for k, g in found.grad.items()})
 
 
@@ -62,7 +62,7 @@ def plain() -> Tutor:
     return Tutor(student, SGD(student.parameters(), lr=0.1), Plain())
 
 
-def steps(tutor: Tutor, count: int, *reporters: Reporter) -> list[Record]:
+def steps(tutor: Tutor, count: int, *reporters: Reporter) -> list[StepResult]:
     """Steps of a tutor, of which reporters are told."""
     batches, records = stream(), []
     for _ in range(count):
@@ -73,7 +73,7 @@ def steps(tutor: Tutor, count: int, *reporters: Reporter) -> list[Record]:
     return records
 
 
-def followed(tutor: Tutor, count: int, log: Kept, every: int) -> list[Record]:
+def followed(tutor: Tutor, count: int, log: Kept, every: int) -> list[StepResult]:
     with Reporter(tutor, log, every=every) as report:
         return steps(tutor, count, report)
 

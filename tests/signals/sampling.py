@@ -98,10 +98,10 @@ class Weighs(nn.Module):
         return (self.slope * observation.losses + 0.5 * lesson.ids).sigmoid()
 
 
-class Grades(Weighs):
+class RowLosses(Weighs):
     """Has the student descend another loss beside its weights."""
 
-    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
         return observation.losses**2 + self.slope * observation.losses
 
 
@@ -292,8 +292,8 @@ CASES: dict[str, Sampling] = {
         pair,
         direct=("weighs.slope",),
     ),
-    "moved, grades": Sampling(
-        lambda: Together(Moved(), Grades("mean")), TWO, pair, direct=("weighs.slope",)
+    "moved, row losses": Sampling(
+        lambda: Together(Moved(), RowLosses("mean")), TWO, pair, direct=("weighs.slope",)
     ),
     "moved and kept": Sampling(lambda: Together(Moved(), Chosen("mean")), FOUR, pair),
     "drawn": Sampling(sampler, THREE, drawn),

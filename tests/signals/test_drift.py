@@ -10,8 +10,9 @@ from torch.optim import SGD
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError, UnsupportedStudentError
+from tutelage.functional.student import StudentView
 from tutelage.signals import Reversible, Signal, Unrolled
-from tutelage.signals.drift import ENTRIES, WORST_ERROR, entries_of
+from tutelage.signals.drift import ENTRIES, WORST_ERROR, entries_of, sample_of
 from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, StudentState, Window
@@ -174,7 +175,7 @@ def test_a_first_step_that_had_another_gradient_is_refused() -> None:
         for older in (False, True):
             again, state = tutor_for(run, signal, dtype), copy.deepcopy(tutor.state_dict())
             if older:  # a state of an older version
-                del state["velocity"]
+                del state["sample"]
             again.load_state_dict(state)
             if factor == 1.0 or older:
                 take(again, run, run.steps - 1)
@@ -190,26 +191,27 @@ def test_a_window_that_is_not_finite_is_skipped_rather_than_refused() -> None:
     assert tutor.skipped_teacher_steps == 1
 
 
-class Seen:
+class Seen(Signal):
     """Keeps the window, with or without what is known of its start."""
-
-    keeps_start = False
-    keeps_entries = True
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
         self.calls: list[tuple[BilevelProblem, Params, Window, Batch]] = []
 
-    def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
-    ):
+    def copy_start(self, student: StudentView) -> None:
+        pass
+
+    def sample_start(self, student: StudentView) -> StudentState:
+        return sample_of(student.state())
+
+    def __call__(self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch):
         end = {k: p.clone() for k, p in window.end.params.items()}
         slots = {
             slot: {k: v.clone() for k, v in m.items()} for slot, m in window.end.slots.items()
         }
-        kept = Window(None, window.steps, StudentState(end, {}, slots), entries=window.entries)
-        self.calls.append((problem, teacher, kept, held_out))
-        return Estimate({k: torch.zeros_like(p) for k, p in teacher.items()}, torch.zeros(()))
+        kept = Window(None, window.steps, StudentState(end, {}, slots), sample=window.sample)
+        self.calls.append((problem, phi, kept, held_out))
+        return Estimate({k: torch.zeros_like(p) for k, p in phi.items()}, torch.zeros(()))
 
 
 def test_the_error_is_measured_where_the_start_is_known_and_else_estimated() -> None:
@@ -217,13 +219,14 @@ def test_the_error_is_measured_where_the_start_is_known_and_else_estimated() -> 
     seen: Any = Seen(run.steps)
     take(tutor_for(run, seen), run)
     problem, phi, window, held_out = seen.calls[0]
-    assert window.entries is not None
-    for entries in (window.entries, None):
-        known = Window(None, window.steps, window.end, entries=entries)
+    assert window.sample is not None
+    for sample in (window.sample, None):
+        known = Window(None, window.steps, window.end, sample=sample)
         found.append(Reversible(run.steps)(problem, phi, known, held_out).facts["undone_error"])
     assert 0 < found[0] < found[1] < WORST_ERROR
-    off = {k: x + 1e-3 for k, x in window.entries.items()}
-    wrong = Window(None, window.steps, window.end, entries=off)
+    off = {k: x + 1e-3 for k, x in window.sample.params.items()}
+    moved = window.sample._replace(params=off)
+    wrong = Window(None, window.steps, window.end, sample=moved)
     with pytest.raises(InexactWindowError):
         Reversible(run.steps)(problem, phi, wrong, held_out)
 

@@ -205,12 +205,12 @@ def copies(*, detach_target: bool = True) -> nn.Module:
     return Together(Copies(), WorstCaseSoft(0.5, 1.0, detach_target=detach_target))
 
 
-def graded_at(tap: str) -> Callable[[nn.Module], nn.Module]:
+def row_losses_at(tap: str) -> Callable[[nn.Module], nn.Module]:
     return lambda student: MetaLabelCorrection(student, classes=C, tap=tap)
 
 
 CUTS: dict[str, tuple[Any, Any, Objective]] = {
-    "features that grades read": ("layer norm", graded_at("0"), cross_entropy),
+    "features that row losses read": ("layer norm", row_losses_at("0"), cross_entropy),
     "the student": (Centred, lambda _: Shifter(), cross_entropy),
     "the student, under weights": (Centred, lambda _: LossWeigher(width=4), cross_entropy),
     "targets of copies": ("relu network", lambda _: copies(), cross_entropy),
@@ -219,7 +219,7 @@ CUTS: dict[str, tuple[Any, Any, Objective]] = {
 WHOLE: dict[str, tuple[Any, Any, Objective]] = {
     student: (student, lambda _: LossWeigher(width=4), cross_entropy) for student in STUDENTS
 } | {
-    "grades": ("relu network", lambda _: DynamicLoss(C), cross_entropy),
+    "row losses": ("relu network", lambda _: DynamicLoss(C), cross_entropy),
     "deep": ("relu network", lambda _: LossWeigher(width=4, deep=True), cross_entropy),
     "copies": ("relu network", lambda _: copies(detach_target=False), cross_entropy),
 }
@@ -348,7 +348,7 @@ def test_each_objective_of_a_student_is_checked(order) -> None:
 
 @pytest.mark.parametrize("signal", [Unrolled(1), Lookahead()], ids=repr)
 def test_over_one_step_only_what_the_held_out_loss_detaches_is_left_out(signal) -> None:
-    for cut, said in (("features that grades read", False), ("the student", True)):
+    for cut, said in (("features that row losses read", False), ("the student", True)):
         found = facts_with(*CUTS[cut], signal, torch.float64)
         assert found == ({"detached": 1.0} if said else {})
 

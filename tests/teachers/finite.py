@@ -1,7 +1,6 @@
 """Hypergradients of teachers against finite differences of real training, in float64."""
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,18 +18,16 @@ from tutelage.types import Batch, Estimate
 STEPS, EPS = 2, 1e-5
 
 
-class Watched:
+class Watched(Signal):
     """A signal with a memory of what it answered."""
-
-    keeps_start: ClassVar[bool] = True
 
     def __init__(self, signal: Signal) -> None:
         self.signal = signal
         self.steps = signal.steps
         self.estimates: list[Estimate] = []
 
-    def __call__(self, problem, teacher, window, held_out) -> Estimate:
-        self.estimates.append(self.signal(problem, teacher, window, held_out))
+    def __call__(self, problem, phi, window, held_out) -> Estimate:
+        self.estimates.append(self.signal(problem, phi, window, held_out))
         return self.estimates[-1]
 
 

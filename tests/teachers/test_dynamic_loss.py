@@ -43,7 +43,7 @@ def shown(progress: Progress) -> tuple[Lesson, Observation]:
 def test_it_starts_as_the_sigmoid_of_the_log_probability() -> None:
     lesson, seen = shown(Progress(0.3, 2.0, 0.5))
     p = seen.logits.softmax(1)[torch.arange(B), lesson.targets]
-    torch.testing.assert_close(DynamicLoss(C).double().grade(lesson, seen), -p / (1 + p))
+    torch.testing.assert_close(DynamicLoss(C).double().row_losses(lesson, seen), -p / (1 + p))
 
 
 def test_it_is_its_formula_for_every_example() -> None:
@@ -54,7 +54,7 @@ def test_it_is_its_formula_for_every_example() -> None:
     state = torch.tensor([0.3, 2.0, 0.5, right], dtype=torch.float64)
     flat = teacher.net(state)
     w, b = flat[: C * C].reshape(C, C), flat[C * C :]
-    got = teacher.grade(lesson, seen)
+    got = teacher.row_losses(lesson, seen)
     for row, logits in enumerate(seen.logits):
         scores = w.T @ logits.log_softmax(0) + b
         want = -torch.sigmoid(scores[lesson.targets[row]])
@@ -64,7 +64,9 @@ def test_it_is_its_formula_for_every_example() -> None:
 def test_a_batch_without_a_row_has_a_gradient_of_zero() -> None:
     teacher, logits = fresh(), torch.zeros(0, C, dtype=torch.float64)
     lesson = as_lesson(empty_like(next(stream())))
-    teacher.grade(lesson, Observation(logits[:, 0], logits, {}, Progress())).sum().backward()
+    teacher.row_losses(
+        lesson, Observation(logits[:, 0], logits, {}, Progress())
+    ).sum().backward()
     assert all(bool((p.grad == 0).all()) for p in teacher.parameters())
 
 
@@ -72,7 +74,7 @@ def test_soft_labels_mix_the_losses_of_the_classes() -> None:
     teacher = fresh()
     lesson, seen = shown(Progress(0.3))
     hard = lesson._replace(targets=one_hot(lesson.targets, C).double())
-    torch.testing.assert_close(teacher.grade(hard, seen), teacher.grade(lesson, seen))
+    torch.testing.assert_close(teacher.row_losses(hard, seen), teacher.row_losses(lesson, seen))
 
 
 @pytest.mark.parametrize(
@@ -80,8 +82,8 @@ def test_soft_labels_mix_the_losses_of_the_classes() -> None:
 )
 def test_it_changes_with_the_state_of_training(other) -> None:
     lesson, seen = shown(Progress(0.3))
-    got = fresh().grade(lesson, seen)
-    assert (fresh().grade(lesson, seen._replace(progress=other)) - got).abs().max() > 1e-3
+    got = fresh().row_losses(lesson, seen)
+    assert (fresh().row_losses(lesson, seen._replace(progress=other)) - got).abs().max() > 1e-3
 
 
 def test_the_student_descends_it_and_is_judged_by_the_objective() -> None:
@@ -95,7 +97,9 @@ def test_the_student_descends_it_and_is_judged_by_the_objective() -> None:
         logits = other(batch.inputs)
         losses = cross_entropy(logits, batch.targets)
         progress = Progress(step / 3, mean / max(step, 1))
-        loss = teacher.grade(as_lesson(batch), Observation(losses, logits, {}, progress)).mean()
+        loss = teacher.row_losses(
+            as_lesson(batch), Observation(losses, logits, {}, progress)
+        ).mean()
         again.zero_grad()
         loss.backward()
         again.step()
@@ -185,7 +189,7 @@ def test_a_restep_descends_the_loss_of_the_changed_teacher() -> None:
     seen = Observation(logits[:, 0], logits, {}, Progress())
     teacher = changed.teacher
     assert isinstance(teacher, DynamicLoss)
-    loss = teacher.grade(as_lesson(taught), seen).mean()
+    loss = teacher.row_losses(as_lesson(taught), seen).mean()
     grads = torch.autograd.grad(loss, list(theta.values()))
     after = dict(changed.student.named_parameters())
     for (k, p), g in zip(theta.items(), grads, strict=True):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from tutelage.augment import crop_and_flip
 from tutelage.functional.trees import leaves
 from tutelage.losses.objectives import Auxiliary, Objective, cross_entropy, logits_of, losses_of
 from tutelage.models import MaskUNet
-from tutelage.signals import Unrolled
+from tutelage.signals import Signal, Unrolled
 from tutelage.teacher import taps_of
 from tutelage.teachers import (
     SURFACE,
@@ -44,7 +43,7 @@ from tutelage.teachers import (
     WorstCase,
     WorstCaseSoft,
 )
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Lesson, Observation, Progress, as_lesson
@@ -161,8 +160,8 @@ PREPARING = (
     *("permuted mask", "auxiliary targets"),
 )
 LEARNING = [name for name in TEACHERS if name not in FIXED]
-GRADING = ("dynamic loss", "meta label correction", "meta soft label corrector")
-WEIGHING = [name for name in LEARNING if name not in (*PREPARING, *GRADING)]
+GIVING_LOSSES = ("dynamic loss", "meta label correction", "meta soft label corrector")
+WEIGHING = [name for name in LEARNING if name not in (*PREPARING, *GIVING_LOSSES)]
 
 
 class TwoHeads(nn.Module):
@@ -206,23 +205,22 @@ def batch_of(size: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ba
     return Batch(images, labels, torch.arange(size) + 10)
 
 
-class Watched:
+class Watched(Signal):
     """``Unrolled(2)`` with a memory of what it answered."""
 
     steps: int = 2
-    keeps_start: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.estimates: list[Estimate] = []
 
-    def __call__(self, problem, teacher, window, held_out) -> Estimate:
-        self.estimates.append(Unrolled(2)(problem, teacher, window, held_out))
+    def __call__(self, problem, phi, window, held_out) -> Estimate:
+        self.estimates.append(Unrolled(2)(problem, phi, window, held_out))
         return self.estimates[-1]
 
 
 def train(
     teacher: nn.Module, student: nn.Module, size: int, dtype: torch.dtype = torch.float64
-) -> tuple[Estimate, list[Record]]:
+) -> tuple[Estimate, list[StepResult]]:
     """Two student steps of plain SGD and the hypergradient through both."""
     signal = Watched()
     teacher, student = teacher.to(dtype), student.to(dtype)

@@ -59,7 +59,7 @@ def shown() -> tuple[Lesson, Observation]:
 
 def test_meta_label_correction_is_its_formula_for_every_example():
     teacher, (lesson, seen) = correction(), shown()
-    got = teacher.grade(lesson, seen)
+    got = teacher.row_losses(lesson, seen)
     for row, label in enumerate(lesson.targets.tolist()):
         told = torch.cat([seen.features["1"][row], teacher.labels.weight[:, label]])
         target = teacher.net(told).softmax(0)
@@ -69,7 +69,7 @@ def test_meta_label_correction_is_its_formula_for_every_example():
 
 def test_the_meta_soft_label_corrector_is_its_formula_for_every_example():
     teacher, (lesson, seen) = corrector(), shown()
-    got = teacher.grade(lesson, seen)
+    got = teacher.row_losses(lesson, seen)
     for row, label in enumerate(lesson.targets.tolist()):
         p, z = seen.logits[row].softmax(0), Z[lesson.ids[row]]
         y = F.one_hot(torch.tensor(label), C).double()
@@ -84,7 +84,7 @@ def test_the_targets_are_distributions_through_which_no_gradient_reaches_the_stu
     teacher, (lesson, seen) = TEACHERS[name](), shown()
     found = teacher.corrected(lesson, seen)
     torch.testing.assert_close(found.sum(1), torch.ones(6, dtype=torch.float64))
-    (by_logits,) = torch.autograd.grad(teacher.grade(lesson, seen).sum(), seen.logits)
+    (by_logits,) = torch.autograd.grad(teacher.row_losses(lesson, seen).sum(), seen.logits)
     torch.testing.assert_close(by_logits, seen.logits.softmax(1) - found)
 
 
@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_refused():
         MetaLabelCorrection(student(), classes=C, tap="1", tap_width=7)
     teacher, (lesson, seen) = corrector(), shown()
     with pytest.raises(UsageError, match="no earlier target is there for the ids 99"):
-        teacher.grade(
+        teacher.row_losses(
             lesson._replace(ids=lesson.ids.where(lesson.ids != lesson.ids[2], 99)), seen
         )
 
@@ -156,4 +156,4 @@ def test_more_classes_than_it_was_made_for_are_refused():
     wrong[1] = C
     for made in TEACHERS.values():
         with pytest.raises(UsageError, match=rf"label {C}"):
-            made().grade(lesson._replace(targets=wrong), seen)
+            made().row_losses(lesson._replace(targets=wrong), seen)

@@ -10,7 +10,7 @@ from tutelage.functional.recomputation import no_other_recomputation
 from tutelage.precision import wide
 from tutelage.types import Batch, Lesson, Observation, Params
 
-Record = TypeVar("Record", bound=Batch | Lesson | Observation)
+AnyRecord = TypeVar("AnyRecord", bound=Batch | Lesson | Observation)
 
 
 def named_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) -> Params:
@@ -36,11 +36,11 @@ def reached_grad(
     return {k: g for k, g in zip(params, grads, strict=True) if g is not None}
 
 
-def grads_of_both(scalar: Tensor, student: Params, teacher: Params) -> tuple[Params, Params]:
+def grads_of_both(scalar: Tensor, theta: Params, phi: Params) -> tuple[Params, Params]:
     """Gradients in two sets of parameters, whose names may coincide."""
-    named = {f"teacher/{k}": p for k, p in teacher.items()}
-    grads = named_grad(scalar, named | student)
-    return {k: grads[k] for k in student}, {k: grads[f"teacher/{k}"] for k in teacher}
+    named = {f"teacher/{k}": p for k, p in phi.items()}
+    grads = named_grad(scalar, named | theta)
+    return {k: grads[k] for k in theta}, {k: grads[f"teacher/{k}"] for k in phi}
 
 
 def inner(a: Params, b: Params) -> Tensor:
@@ -53,7 +53,7 @@ def dtypes_in(record: Batch | Lesson | Observation) -> set[torch.dtype]:
     return {x.dtype for _, x in _numbers(record)}
 
 
-def in_dtype(record: Record, kind: torch.dtype) -> Record:
+def in_dtype(record: AnyRecord, kind: torch.dtype) -> AnyRecord:
     """A record with its floating-point tensors in another dtype."""
     own: dict[str, Any] = {}
     own |= {name: x.to(kind) for name, x in _numbers(record) if name in record._fields}

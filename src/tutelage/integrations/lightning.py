@@ -14,7 +14,7 @@ from tutelage.data.loaders import as_batch, without_ids
 from tutelage.distributed.groups import Group, Processes, SingleProcess
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.integrations.teaching import Teaching, TeachingState
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.step_strategy import require_norm, scale_gradient
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
@@ -130,7 +130,7 @@ class TeachingModule(L.LightningModule):
                 self._step_scheduler(config)
         return record.loss
 
-    def log_record(self, record: Record) -> None:
+    def log_record(self, record: StepResult) -> None:
         """Log a step; override to log more."""
         size = len(record.ids)
         self.log("train_loss", record.loss, prog_bar=True, batch_size=size)

@@ -13,7 +13,7 @@ from tutelage.distributed.groups import Processes
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import Signal
 from tutelage.storage.state_dicts import load_module
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.step_strategy import PlainStep, StepStrategy
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
@@ -113,7 +113,7 @@ class Teaching:
         tutor: Tutor,
         loaded: Batch | Sequence[Tensor],
         as_held_out: Callable[[Any], Batch] = without_ids,
-    ) -> Record:
+    ) -> StepResult:
         """Take a student step, and draw a held-out batch where one is due.
 
         Args:

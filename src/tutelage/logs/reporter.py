@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tutelage.logs.numbers import weight_numbers
 from tutelage.logs.places import Log
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.tutor import Tutor
 
 
@@ -46,7 +46,7 @@ class Reporter:
         if logs and (updater := tutor.teacher_updater) is not None:
             self._hook = updater.optimizer.register_step_pre_hook(self._seen)
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, record: StepResult) -> None:
         """Log the step just taken, if its turn has come; call it after every step."""
         if record.held_out_loss is not None:
             self._held_out_loss = record.held_out_loss
@@ -62,7 +62,7 @@ class Reporter:
         for log in self.logs:
             log(self.tutor.steps, numbers)
 
-    def numbers(self, record: Record) -> dict[str, float]:
+    def numbers(self, record: StepResult) -> dict[str, float]:
         """The numbers of a step; synchronises with the device once.
 
         Args:

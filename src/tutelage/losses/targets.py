@@ -25,7 +25,7 @@ class CrossEntropy:
 
     An example with an ignored label has loss 0 and, whatever its teacher says, weight 0: it
     counts in no mean and gives no gradient. A batch without a label leaves the student alone.
-    Teachers that weigh or grade do not see such examples. One that mixes examples before the
+    Teachers do not see such examples. One that mixes examples before the
     student sees them (``Blending``, ``Mixup``) needs labels for all.
     """
 
@@ -72,7 +72,7 @@ def apply_to_labelled(
     if len(rows) == len(counts):
         return hook(lesson, observation)
     if not len(rows):
-        return observation.losses  # all 0, on the student's graph where grades are asked for
+        return observation.losses  # all 0, on the student's graph where a teacher gives losses
     found = hook(*_only(rows, lesson, observation)).reshape(len(rows))
     return found.new_zeros(len(counts)).index_copy(0, rows, found)
 

@@ -3,23 +3,15 @@
 from tutelage.signals import products
 from tutelage.signals.implicit import Implicit
 from tutelage.signals.lookahead import Lookahead
-from tutelage.signals.protocol import (
-    Combining,
-    FromStart,
-    OneStep,
-    ReconstructsStart,
-    Signal,
-    WholeRun,
-)
 from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
 from tutelage.signals.rewards import GradientAlignment, NextStepLoss
 from tutelage.signals.score import Score
+from tutelage.signals.signal import FromStart, OneStep, Signal, WholeRun
 from tutelage.signals.solvers import ConjugateGradient, Neumann
 from tutelage.signals.unrolled import Unrolled
 
 __all__ = [
-    "Combining",
     "ConjugateGradient",
     "FromStart",
     "GradientAlignment",
@@ -28,7 +20,6 @@ __all__ = [
     "Neumann",
     "NextStepLoss",
     "OneStep",
-    "ReconstructsStart",
     "Replayed",
     "Reversible",
     "Score",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import InexactWindowError, UnsupportedStudentError
-from tutelage.functional.trees import is_finite
+from tutelage.functional.trees import cloned, is_finite
 from tutelage.precision import FULL
 from tutelage.signals.histories import FloatHistory
 from tutelage.types import Estimate, Params, Step, StudentState
@@ -38,6 +38,13 @@ ENTRIES = 4096
 def entries_of(params: Params) -> Params:
     """A fixed sample of each parameter's entries."""
     return {name: p.detach().reshape(-1)[_places(p)].clone() for name, p in params.items()}
+
+
+def sample_of(state: StudentState) -> StudentState:
+    """The entries of parameters and momentum buffers, and all buffers of the student."""
+    velocity = state.slots.get("momentum_buffer", {})
+    slots = {"momentum_buffer": entries_of(velocity)}
+    return StudentState(entries_of(state.params), cloned(state.buffers), slots)
 
 
 def _places(p: Tensor) -> Tensor | slice:

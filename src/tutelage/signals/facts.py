@@ -12,7 +12,7 @@ from tutelage.bilevel import ALONE, BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.trees import detached, in_dtype, inner, leaves, plus, reached_grad
 from tutelage.precision import FULL
-from tutelage.signals.products import Alignment, FiniteDifference, FirstOrder, Product
+from tutelage.signals.products import Product
 from tutelage.teacher import implements, weighs_deeply
 from tutelage.types import Batch, Params, Step, StudentState
 
@@ -32,7 +32,7 @@ _KNOWN: WeakKeyDictionary[nn.Module, WeakKeyDictionary[nn.Module, Known]] = Weak
 
 def facts_of(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     state: StudentState,
     step: Step,
     held_out: Batch,
@@ -46,35 +46,26 @@ def facts_of(
     ``several`` is the student's gradient differentiated in its parameters. ``detached`` where
     the held-out loss has another derivative than its values have, or the training loss over
     several steps or under differences of values: the student, the objective or the teacher's
-    grades cut a path out of the graph. What does not run in float64 is not checked.
+    losses cut a path out of the graph. What does not run in float64 is not checked.
     """
     facts: dict[str, float] = {}
     if several and implements(problem.teacher, "weigh") and not weighs_deeply(problem.teacher):
         facts["weights_fixed"] = 1.0
     problem = replace(problem, processes=ALONE)  # whether others check, too, is not known
     losses: list[Loss] = [lambda now, phi, _, held: problem.held_out_loss(now, phi, held)]
-    if several or is_difference(product):
+    if several or (product is not None and product.by_differences):
         losses.append(lambda now, phi, step, _: _training_loss(problem, phi, now, step))
-    call = state, teacher, step, held_out
+    call = state, phi, step, held_out
     if any(_detaches(problem, loss, *call, bool(n)) for n, loss in enumerate(losses)):
         facts["detached"] = 1.0
     return facts
-
-
-def is_difference(product: Product | None) -> bool:
-    """Whether ``M v`` is a difference of values, which detached paths change, too."""
-    if isinstance(product, FirstOrder):
-        return is_difference(product.exact)
-    if isinstance(product, Alignment):
-        return product.method in ("difference", "one-sided")
-    return isinstance(product, FiniteDifference)
 
 
 def _detaches(
     problem: BilevelProblem,
     loss: Loss,
     state: StudentState,
-    teacher: Params,
+    phi: Params,
     step: Step,
     held_out: Batch,
     training: bool,
@@ -92,7 +83,7 @@ def _detaches(
     with suppress(*FAILURES):
         state = StudentState(_double(state.params), _double(state.buffers), {})
         phi, own, held = (
-            _double(teacher),
+            _double(phi),
             _double_batch(step.batch),
             _double_batch(_first(held_out)),
         )
@@ -162,12 +153,12 @@ def detaches(
 
 
 def _training_loss(
-    problem: BilevelProblem, teacher: Params, state: StudentState, step: Step
+    problem: BilevelProblem, phi: Params, state: StudentState, step: Step
 ) -> Tensor:
     # weights that are taken as given are 1
     if weighs_deeply(problem.teacher):
-        return problem.training_loss(state, teacher, step)[0]
-    lesson = problem.lesson(teacher, step.batch)
+        return problem.training_loss(state, phi, step)[0]
+    lesson = problem.lesson(phi, step.batch)
     observation = problem.observe(state, lesson, step)[0]
-    losses = problem.row_losses(teacher, lesson, observation, step.batch.seed)
+    losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
     return problem.reduce(losses, torch.ones_like(losses), lesson)

@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.student import StudentView
 from tutelage.functional.trees import plus
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import DoubleBackward, Product
+from tutelage.signals.signal import Signal
 from tutelage.signals.solvers import Solver
 from tutelage.types import Batch, Estimate, Params, Step, Window
 
 
 @dataclass(frozen=True)
-class Implicit:
+class Implicit(Signal):
     """``d held_out / d phi = direct - M H^-1 (d held_out / d theta)`` at the window's end.
 
     H and M are those of the last step's batch at the parameters after it, weight decay included
@@ -29,23 +30,25 @@ class Implicit:
     solve: Solver
     product: Product = field(default_factory=DoubleBackward)
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = False
+
+    def copy_start(self, student: StudentView) -> None:
+        """None: the start is not needed."""
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         step = window.steps[-1]
         decay, sign = stationary_terms(step)
-        loss, gradient, direct = problem.evaluate(window.end, teacher, held_out)
-        linearised = self.product.linearise(problem, window.end, teacher, step)
+        loss, gradient, direct = problem.evaluate(window.end, phi, held_out)
+        linearised = self.product.linearise(problem, window.end, phi, step)
 
         def matvec(u: Params) -> Params:
             image = linearised.hessian(u)
             return {k: sign * image[k] + decay[k] * u[k] for k in u}
 
         solved = self.solve(matvec, {k: gradient[k] for k in decay})
-        facts = facts_of(problem, teacher, window.end, step, held_out, several=True)
+        facts = facts_of(problem, phi, window.end, step, held_out, several=True)
         return Estimate(plus(direct, linearised.mixed(solved), -sign), loss, facts)
 
 

@@ -2,24 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import torch
-from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.functional.trees import leaves, named_grad, plus
-from tutelage.signals.dots import dots_of
+from tutelage.functional.trees import leaves, plus
 from tutelage.signals.facts import facts_of
-from tutelage.signals.products import Alignment, Automatic, Product, only_weighs
-from tutelage.signals.protocol import EvaluateOn, held_out_gradient
+from tutelage.signals.products import Automatic, Product
+from tutelage.signals.signal import EvaluateOn, OneStep, held_out_gradient
 from tutelage.types import (
     Batch,
     Estimate,
     Params,
-    Recorded,
+    RecordedPasses,
     Step,
-    StepObservation,
     StudentState,
     Window,
 )
@@ -28,7 +25,7 @@ Mode = Literal["online", "restep", "virtual"]
 
 
 @dataclass(frozen=True)
-class Lookahead:
+class Lookahead(OneStep):
     """The hypergradient through the student's last step: ``Unrolled(steps=1)`` made cheap.
 
     ``d L / d phi = M v`` with ``v`` the gradient of the held-out loss L at the new parameters,
@@ -57,7 +54,6 @@ class Lookahead:
     mode: Mode = "online"
     evaluate_on: EvaluateOn = "held-out"
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -77,55 +73,35 @@ class Lookahead:
         """Whether the real step is taken with the updated teacher's weights."""
         return self.mode != "online"
 
+    def check(self, problem: BilevelProblem) -> None:
+        """Refuse micro-batches where the product does, or the step is tentative."""
+        if problem.micro_batch is not None and self.recomputes_step:
+            reason = "the signal tries each step before it is taken"
+            raise ValueError(f"micro_batch={problem.micro_batch} does not work here: {reason}.")
+        self.product.check(problem)
+
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the step's passes."""
-        return isinstance(self.product, Automatic | Alignment) and self.product.records(problem)
+        return self.product.records(problem)
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
         step = window.steps[-1]
         virtual = self.mode == "virtual"
         end = virtual_step(window) if virtual else window.end
-        evaluation = window.held_out_loss or problem.evaluate(end, teacher, held_out)
+        evaluation = window.held_out_loss or problem.evaluate(end, phi, held_out)
         back = virtual_step_adjoint if virtual else update_adjoint
-        v = back(problem, window, teacher, held_out_gradient(problem, evaluation, step))
-        mixed = self._mixed(problem, window.start, teacher, step, v, window.observed)
-        total = {k: torch.zeros_like(p) for k, p in teacher.items()} | evaluation.teacher
+        v = back(problem, window, phi, held_out_gradient(problem, evaluation, step))
+        start, observed = window.start, window.observed
+        mixed = self.product.mixed_of_step(problem, start, phi, step, v, observed)
+        total = {k: torch.zeros_like(p) for k, p in phi.items()} | evaluation.teacher
         facts = facts_of(
-            problem, teacher, window.start, step, held_out, several=False, product=self.product
+            problem, phi, start, step, held_out, several=False, product=self.product
         )
         return Estimate(plus(total, mixed), evaluation.loss, facts)
-
-    def _mixed(
-        self,
-        problem: BilevelProblem,
-        start: StudentState,
-        teacher: Params,
-        step: Step,
-        v: Params,
-        observed: StepObservation | None,
-    ) -> Params:
-        product, lesson = self.product, problem.lesson(teacher, step.batch)
-        reads = isinstance(product, Automatic | Alignment)
-        if observed is None or not reads or not only_weighs(problem, lesson):
-            return product.mixed(problem, start, teacher, step, v)
-        dots = dots_of(problem, product, start, teacher, step, v, observed)
-        return mixed_from_dots(problem, teacher, step, observed, dots)
-
-
-def mixed_from_dots(
-    problem: BilevelProblem,
-    teacher: Params,
-    step: Step,
-    observed: StepObservation,
-    dots: Tensor,
-) -> Params:
-    """``M v`` from per-example products with v."""
-    weights = problem.weights(teacher, observed.lesson, observed.observation, step.batch.seed)
-    return named_grad(problem.reduce(dots, weights, observed.lesson), teacher)
 
 
 def virtual_step(window: Window) -> StudentState:
@@ -150,7 +126,7 @@ def _rate(settings: Mapping[str, float | bool]) -> float:
 
 
 def update_adjoint(
-    problem: BilevelProblem, window: Window, teacher: Params, adjoint: Params
+    problem: BilevelProblem, window: Window, phi: Params, adjoint: Params
 ) -> Params:
     """The adjoint of the step's gradient, by differentiating the update rule."""
     start, step = window.start, window.steps[-1]
@@ -163,7 +139,7 @@ def update_adjoint(
             k: recorded.gradient[k] for k in step.settings
         })
     else:  # nothing recorded, or some parameters were frozen since
-        grads, _ = problem.gradient(start, teacher, step)
+        grads, _ = problem.gradient(start, phi, step)
     grads = leaves(grads)
     after = problem.rule.update(start, grads, step.settings).params
     outputs = [after[k] for k in grads]
@@ -171,7 +147,7 @@ def update_adjoint(
     return dict(zip(grads, back, strict=True))
 
 
-def _shows_all(problem: BilevelProblem, step: Step, recorded: Recorded) -> bool:
+def _shows_all(problem: BilevelProblem, step: Step, recorded: RecordedPasses) -> bool:
     # rows that do not reach a parameter show as little of it as passes that were not recorded
     missing = len(step.settings.keys() - recorded.gradient.keys())
     if problem.processes.size == 1:

@@ -15,7 +15,7 @@ from tutelage.losses.reduction import counts_of, nonzero
 from tutelage.losses.targets import apply_to_labelled_examples
 from tutelage.precision import wide
 from tutelage.signals.dots import observe_step
-from tutelage.signals.protocol import EvaluateOn
+from tutelage.signals.signal import EvaluateOn
 from tutelage.teacher import acts_at_test, implements
 from tutelage.teachers.hook_calls import entropy
 from tutelage.teachers.hook_calls import log_prob as call_log_prob
@@ -38,22 +38,22 @@ TINY = 1e-8
 
 
 def evaluated_step(
-    problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+    problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
 ) -> tuple[Step, HeldOutLoss, StepObservation]:
     """The window's step, the held-out loss after it, and its observation."""
     assert window.start is not None
     step = window.steps[-1]
-    evaluation = window.held_out_loss or problem.evaluate(window.end, teacher, held_out)
+    evaluation = window.held_out_loss or problem.evaluate(window.end, phi, held_out)
     return (
         step,
         evaluation,
-        window.observed or observe_step(problem, teacher, window.start, step),
+        window.observed or observe_step(problem, phi, window.start, step),
     )
 
 
 def policy_gradient(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     step: Step,
     observed: StepObservation,
     reward: Tensor,
@@ -63,7 +63,7 @@ def policy_gradient(
 
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
-    chosen = wide(log_prob(problem, teacher, step, observed.observation, lesson))
+    chosen = wide(log_prob(problem, phi, step, observed.observation, lesson))
     if chosen.shape != reward.shape:  # which might broadcast
         raise ValueError(
             f"{type(problem.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
@@ -72,24 +72,24 @@ def policy_gradient(
     counted = counted_actions(problem, observed.lesson, len(chosen))
     reward = reward.to(chosen.dtype).where(counted, 0)
     number = nonzero(problem.processes.all_reduce(counted.sum().to(chosen.dtype)))
-    return named_grad(-(reward * chosen).sum() / number, teacher)
+    return named_grad(-(reward * chosen).sum() / number, phi)
 
 
 def log_prob(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     step: Step,
     observation: Observation,
     lesson: Lesson | None = None,
 ) -> Tensor:
     """The log-probability [B] of what the teacher sampled at a step, in lesson and weights."""
-    lesson = problem.lesson(teacher, step.batch) if lesson is None else lesson
+    lesson = problem.lesson(phi, step.batch) if lesson is None else lesson
     in_lesson = lesson.log_prob  # an example's action counts there without a label, too
     if in_lesson is not None and not implements(problem.teacher, "log_prob"):
         return in_lesson
     counts = counts_of(problem.objective, lesson.targets)
     with replay_context(lesson, problem.local_seed(step.batch.seed + 2)):
-        hook = partial(call_log_prob, problem.teacher, teacher)
+        hook = partial(call_log_prob, problem.teacher, phi)
         without = lesson._replace(log_prob=None)
         in_weights = apply_to_labelled_examples(hook, without, observation, counts)
     return in_weights if in_lesson is None else in_lesson + in_weights
@@ -141,13 +141,11 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
     return total
 
 
-def with_entropy(
-    problem: BilevelProblem, teacher: Params, grad: Params, weight: float
-) -> Params:
+def with_entropy(problem: BilevelProblem, phi: Params, grad: Params, weight: float) -> Params:
     """Add the gradient of minus the entropy of what is sampled."""
     if not weight:
         return grad
-    return plus(grad, named_grad(entropy(problem.teacher, teacher), teacher), -weight)
+    return plus(grad, named_grad(entropy(problem.teacher, phi), phi), -weight)
 
 
 def require_options(evaluate_on: str, normalise: str, entropy: float) -> None:

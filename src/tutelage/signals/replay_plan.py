@@ -143,12 +143,12 @@ def _free(device: torch.device) -> int:
 
 
 def measured_sizes(
-    problem: BilevelProblem, product: Product, state: StudentState, teacher: Params, step: Step
+    problem: BilevelProblem, product: Product, state: StudentState, phi: Params, step: Step
 ) -> tuple[int, int]:
     """Bytes of a state, and of one step's graph with the state that it starts from."""
     own = [state.params, state.buffers, *state.slots.values()]
     shared = {_storage(x)[0] for named in own for x in named.values()}
-    shared |= {_storage(x)[0] for x in (*teacher.values(), step.batch.inputs)}
+    shared |= {_storage(x)[0] for x in (*phi.values(), step.batch.inputs)}
     saved: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ def measured_sizes(
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        replayed = replay_step(problem, product, state, teacher, step)
+        replayed = replay_step(problem, product, state, phi, step)
     for gradient in replayed.linearised.gradient.values():
         keep(gradient)
     after = replayed.after()

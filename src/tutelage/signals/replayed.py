@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -20,11 +20,12 @@ from tutelage.signals.replay_plan import (
     sqrt_plan,
     tree_plan,
 )
+from tutelage.signals.signal import Signal
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
-class Replayed:
+class Replayed(Signal):
     """The hypergradient of ``Unrolled``, with few states and graphs in memory.
 
     Some states are kept, and the others found again by taking the steps between once more:
@@ -55,7 +56,6 @@ class Replayed:
     budget: str | None = None
     """bytes with a unit, or a percentage of free memory: ``"500 MB"``, ``"25%"``"""
     product: Product = field(default_factory=Automatic)
-    keeps_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -72,44 +72,42 @@ class Replayed:
             bytes_of(self.budget, torch.device("cpu"))
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        estimate, end = self.estimate_run(
-            problem, teacher, window.start, window.steps, held_out
-        )
+        estimate, end = self.estimate_run(problem, phi, window.start, window.steps, held_out)
         return estimate._replace(end=end)
 
     def estimate_run(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Run the steps and estimate the hypergradient of the final student."""
-        evaluation, end = self.start_gradient(problem, teacher, start, steps, held_out)
+        evaluation, end = self.start_gradient(problem, phi, start, steps, held_out)
         several, product = len(steps) > 1, self.product
         facts = facts_of(
-            problem, teacher, start, steps[0], held_out, several=several, product=product
+            problem, phi, start, steps[0], held_out, several=several, product=product
         )
         return Estimate(evaluation.teacher, evaluation.loss, facts), end
 
     def start_gradient(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the held-out loss in the initial parameters."""
-        plan = self.plan(problem, teacher, start, steps)
-        replay = Replay(problem, self.product, teacher, plan.arity, plan.width)
+        plan = self.plan(problem, phi, start, steps)
+        replay = Replay(problem, self.product, phi, plan.arity, plan.width)
         end, replayed, segments = replay.run(start, steps)
-        loss, *direct = problem.evaluate(end, teacher, held_out)
+        loss, *direct = problem.evaluate(end, phi, held_out)
         adjoint = Adjoint.at(end, *direct)
         del direct
         reached = replayed[0].state.params
@@ -125,7 +123,7 @@ class Replayed:
     def plan(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
     ) -> ReplayPlan:
@@ -135,7 +133,7 @@ class Replayed:
         refused by a ``UsageError``.
         """
         if self.budget is not None:
-            sizes = measured_sizes(problem, self.product, start, teacher, steps[0])
+            sizes = measured_sizes(problem, self.product, start, phi, steps[0])
             budget = bytes_of(self.budget, problem.student.device)
             return plan_within(budget, len(steps), *sizes)
         if self.memory == "sqrt":
@@ -158,7 +156,7 @@ class Replay:
 
     problem: BilevelProblem
     product: Product
-    teacher: Params
+    phi: Params
     arity: int
     """states kept at every level of the tree"""
     width: int
@@ -188,7 +186,7 @@ class Replay:
     def _linearised(self, segment: Segment) -> tuple[StudentState, list[ReplayedStep]]:
         replayed, state = [], segment.start
         for step in segment.steps:
-            replayed.append(replay_step(self.problem, self.product, state, self.teacher, step))
+            replayed.append(replay_step(self.problem, self.product, state, self.phi, step))
             state = replayed[-1].after()
         return state, replayed
 
@@ -207,7 +205,7 @@ class Replay:
         # round differently
         state = segment.start
         for step in segment.steps:
-            state = replay_step(self.problem, self.product, state, self.teacher, step).after()
+            state = replay_step(self.problem, self.product, state, self.phi, step).after()
         return state
 
     def _backwards(self, marks: list[Segment]) -> Iterator[Segment]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.optim import MomentumSGD, Settings, UpdateRule
+from tutelage.functional.student import StudentView
 from tutelage.functional.trees import is_finite, plus
 from tutelage.precision import wide
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
@@ -22,22 +23,17 @@ from tutelage.signals.drift import (
     require_same_start,
     require_same_velocity,
     require_undone,
+    sample_of,
 )
 from tutelage.signals.facts import facts_of
 from tutelage.signals.histories import ExactHistory, FloatHistory
-from tutelage.signals.products import (
-    Automatic,
-    DoubleBackward,
-    FiniteDifference,
-    ForwardOverReverse,
-    Product,
-)
-from tutelage.teacher import is_deep
+from tutelage.signals.products import Automatic, Product
+from tutelage.signals.signal import Signal
 from tutelage.types import Batch, Estimate, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
-class Reversible:
+class Reversible(Signal):
     """Reverses the window's steps one by one and propagates the adjoint.
 
     With ``v' = mu v + g``, ``theta' = theta - eta v'`` and g including weight decay:
@@ -72,15 +68,25 @@ class Reversible:
     steps: int
     exact: bool = False
     product: Product = field(default_factory=Automatic)
-    keeps_start: ClassVar[bool] = False
-    keeps_entries: ClassVar[bool] = True
+    full_precision: ClassVar[bool] = False  # undoing depends on how the steps were rounded
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.steps}.")
 
+    def check(self, problem: BilevelProblem) -> None:
+        """Refuse what the product does not work with."""
+        self.product.check(problem)
+
+    def copy_start(self, student: StudentView) -> None:
+        """None: the start is reconstructed."""
+
+    def sample_start(self, student: StudentView) -> StudentState:
+        """What the reconstructed start is compared with, and the student's buffers."""
+        return sample_of(student.state())
+
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient.
 
@@ -95,17 +101,15 @@ class Reversible:
         require_reversible(problem.rule, window.steps)
         require_little_drift(window.steps, window.end.params)
         velocity = window.end.slots["momentum_buffer"]
-        start = window.entries
-        if window.start is not None:
-            start = entries_of(window.start.params)
+        sample = window.sample if window.start is None else sample_of(window.start)
+        start, buffers, slots = sample or (None, None, {})
+        known = slots.get("momentum_buffer")
         history = FloatHistory(window.end.params, velocity)
-        buffers = window.buffers if window.start is None else window.start.buffers
-        known = window.velocity
-        if window.start is not None:
-            known = entries_of(window.start.slots.get("momentum_buffer", {}))
-        checks = known is not None and (window.checks_by_pass or self._gives_gradient(problem))
+        checks = known is not None and (
+            window.checks_by_pass or self.product.gives_gradient(problem)
+        )
         estimate, undone = self._back(
-            *(problem, teacher, window.end, window.steps, held_out, history, buffers),
+            *(problem, phi, window.end, window.steps, held_out, history, buffers),
             checks_velocity=checks,
         )
         undone = undone._replace(start=start)
@@ -114,16 +118,10 @@ class Reversible:
             require_same_velocity(undone, known)
         return estimate
 
-    def _gives_gradient(self, problem: BilevelProblem) -> bool:
-        # whether M v alone takes the step's gradient as well
-        if isinstance(self.product, Automatic):
-            return is_deep(problem.teacher)
-        return isinstance(self.product, DoubleBackward | ForwardOverReverse | FiniteDifference)
-
     def estimate_run(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
@@ -134,46 +132,46 @@ class Reversible:
             require_little_drift(steps, start.params)
             end, taken = start, []
             for step in steps:
-                end, moved = problem.step_planned(end, teacher, step)
+                end, moved = problem.step_planned(end, phi, step)
                 taken.append(moved)
             history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
             estimate, undone = self._back(
-                problem, teacher, end, taken, held_out, history, start.buffers
+                problem, phi, end, taken, held_out, history, start.buffers
             )
             undone = undone._replace(start=entries_of(start.params))
             return require_undone(estimate, undone, end), end
-        return self._exact(problem, teacher, start, steps, held_out)
+        return self._exact(problem, phi, start, steps, held_out)
 
     def _exact(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         velocity = start.slots.get("momentum_buffer", {})
         if not is_finite(start.params) or (velocity and not is_finite(velocity)):
-            return _without_estimate(problem, teacher, start, steps, held_out)
+            return _without_estimate(problem, phi, start, steps, held_out)
         history = ExactHistory.start(start.params, velocity)
         first = entries_of(history.params)
         end, taken = start, []
         for number, step in enumerate(steps):
             # the same gradient, bit for bit, that undoing the step will take
-            linearised = self.product.linearise(problem, end, teacher, step)
+            linearised = self.product.linearise(problem, end, phi, step)
             reached = {k: g for k, g in linearised.gradient.items() if k in step.settings}
             same = reached.keys() == step.settings.keys()
             settings = step.settings if same else {k: step.settings[k] for k in reached}
             taken.append(step._replace(settings=settings))
             if not history.step(taken[-1], reached):
                 before = end._replace(slots={"momentum_buffer": history.velocities})
-                return _without_estimate(problem, teacher, before, steps[number:], held_out)
+                return _without_estimate(problem, phi, before, steps[number:], held_out)
             end = StudentState(history.params, linearised.buffers, {})
             del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
         estimate, undone = self._back(
-            problem, teacher, end, taken, held_out, history, start.buffers
+            problem, phi, end, taken, held_out, history, start.buffers
         )
         require_same_start(undone, first)
         return estimate._replace(facts={**estimate.facts, "bits": bits}), end._replace(
@@ -183,7 +181,7 @@ class Reversible:
     def _back(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         end: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
@@ -192,12 +190,12 @@ class Reversible:
         *,
         checks_velocity: bool = False,
     ) -> tuple[Estimate, UndoneWindow]:
-        loss, d_theta, total = problem.evaluate(end, teacher, held_out)
+        loss, d_theta, total = problem.evaluate(end, phi, held_out)
         lengths, terms = [_length(d_theta)], [_length(total)]
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
             state = end._replace(params=history.params_before(step))
-            linearised = self.product.linearise(problem, state, teacher, step)
+            linearised = self.product.linearise(problem, state, phi, step)
             mixed, hessian = linearised.mixed_and_hessian(_signed(d_velocity, step))
             require_reached(linearised.gradient, step)
             history.undo_velocity(step, linearised.gradient)
@@ -212,14 +210,14 @@ class Reversible:
             state = state._replace(buffers=buffers)
         direction, gradient = _signed(d_velocity, steps[0]), None
         # in fixed point: forward mode takes 20 MiB to load, too much for one of many steps
-        if self.exact or (checks_velocity and self._gives_gradient(problem)):
-            linearised = self.product.linearise(problem, state, teacher, steps[0])
+        if self.exact or (checks_velocity and self.product.gives_gradient(problem)):
+            linearised = self.product.linearise(problem, state, phi, steps[0])
             gradient, last = linearised.gradient, linearised.mixed(direction)
             del linearised
         else:
-            last = self.product.mixed(problem, state, teacher, steps[0], direction)
+            last = self.product.mixed(problem, state, phi, steps[0], direction)
             if checks_velocity:
-                gradient = problem.gradient(state, teacher, steps[0])[0]
+                gradient = problem.gradient(state, phi, steps[0])[0]
         velocity = None
         if gradient is not None and isinstance(history, FloatHistory):
             require_reached(gradient, steps[0])
@@ -232,7 +230,7 @@ class Reversible:
         )
         several, product = len(steps) > 1, self.product
         facts = facts_of(
-            problem, teacher, state, steps[0], held_out, several=several, product=product
+            problem, phi, state, steps[0], held_out, several=several, product=product
         )
         return Estimate(total, loss, facts), undone
 
@@ -244,17 +242,17 @@ def _length(params: Params) -> Tensor:
 
 def _without_estimate(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     state: StudentState,
     steps: Sequence[Step],
     held_out: Batch,
 ) -> tuple[Estimate, StudentState]:
     # a run that does not stay finite: its end, and NaN, which a teacher step is skipped for
     for step in steps:
-        state = problem.step(state, teacher, step)
+        state = problem.step(state, phi, step)
     with torch.no_grad():
-        loss = problem.processes.all_reduce(problem.held_out_loss(state, teacher, held_out))
-    nothing = {k: torch.full_like(p, torch.nan) for k, p in teacher.items()}
+        loss = problem.processes.all_reduce(problem.held_out_loss(state, phi, held_out))
+    nothing = {k: torch.full_like(p, torch.nan) for k, p in phi.items()}
     return Estimate(nothing, loss), state
 
 

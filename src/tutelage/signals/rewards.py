@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 
@@ -20,14 +19,14 @@ from tutelage.signals.policy_gradients import (
     weighted_mean,
     with_entropy,
 )
-from tutelage.signals.products import Alignment, Automatic
-from tutelage.signals.protocol import EvaluateOn, held_out_gradient
+from tutelage.signals.products import Automatic, DotProducts
 from tutelage.signals.sampled_step import SampledStep
+from tutelage.signals.signal import EvaluateOn, OneStep, held_out_gradient
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Window
 
 
 @dataclass(frozen=True)
-class GradientAlignment:
+class GradientAlignment(OneStep):
     """The reward ``r_i = <grad l_i(theta_t), grad L(theta_{t+1})>``, for sampling teachers.
 
     Where example i's gradient pointed the way that the step after it goes, what was sampled for
@@ -61,57 +60,59 @@ class GradientAlignment:
     1958 for pseudo-values. The reward under weights is ours.
     """
 
-    product: Automatic | Alignment = field(default_factory=Automatic)
+    product: DotProducts = field(default_factory=Automatic)
     """how the dot products are taken"""
     evaluate_on: EvaluateOn = "next"
     normalise: Normalise = "standard"
     entropy: float = 0.0
     """weight of the entropy of what is sampled, which is ascended too"""
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = True
-    recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_options(self.evaluate_on, self.normalise, self.entropy)
+
+    def check(self, problem: BilevelProblem) -> None:
+        """Refuse what the product does not work with."""
+        self.product.check(problem)
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the step's passes."""
         return self.product.records(problem)
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
-        sampled, evaluation = self.sampled_step(problem, teacher, window, held_out)
+        sampled, evaluation = self.sampled_step(problem, phi, window, held_out)
         reward, total = wide(sampled.rewards()), problem.processes.all_reduce
         step, observed, counted = sampled.step, sampled.observed, sampled.counted
         weights = normalised(reward, self.normalise, total, counted)
-        found = policy_gradient(problem, teacher, step, observed, weights, sampled.lesson)
+        found = policy_gradient(problem, phi, step, observed, weights, sampled.lesson)
         rows, summed = total(torch.stack([counted.sum().to(reward), reward.sum()]))
         facts = {"reward": float(summed / nonzero(rows))}
         return Estimate(plus(found, sampled.derivative(), -1.0), evaluation.loss, facts)
 
     def sampled_step(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> tuple[SampledStep, HeldOutLoss]:
         """The sampled step, its ``rewards()`` not yet normalised, and the held-out loss."""
         require_rewarding(problem, self.evaluate_on)
-        step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
+        step, evaluation, observed = evaluated_step(problem, phi, window, held_out)
         gradient = held_out_gradient(problem, evaluation, step)
         return SampledStep.at(
-            self.product, problem, teacher, window, gradient, observed
+            self.product, problem, phi, window, gradient, observed
         ), evaluation
 
     def combine(
-        self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
+        self, problem: BilevelProblem, phi: Params, estimates: Sequence[Estimate]
     ) -> Params:
         """The mean of the estimates, with the entropy's gradient."""
         equal = torch.ones(len(estimates))
-        return with_entropy(problem, teacher, weighted_mean(estimates, equal), self.entropy)
+        return with_entropy(problem, phi, weighted_mean(estimates, equal), self.entropy)
 
 
 @dataclass(frozen=True)
-class NextStepLoss:
+class NextStepLoss(OneStep):
     """The reward ``-L(theta_{t+1})``, the same for all that was sampled at a step.
 
     One number per step says little about each example; it is the baseline that gradient
@@ -134,30 +135,24 @@ class NextStepLoss:
     entropy: float = 0.0
     """weight of the entropy of what is sampled, which is ascended too"""
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = True
-    recomputes_step: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require_options(self.evaluate_on, self.normalise, self.entropy)
 
-    def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
-        """Whether to record the step's passes."""
-        return False
-
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient for a reward of one."""
         require_rewarding(problem, self.evaluate_on)
-        step, evaluation, observed = evaluated_step(problem, teacher, window, held_out)
+        step, evaluation, observed = evaluated_step(problem, phi, window, held_out)
         one = torch.ones(len(step.batch.ids), device=evaluation.loss.device)
-        found = policy_gradient(problem, teacher, step, observed, one)
+        found = policy_gradient(problem, phi, step, observed, one)
         return Estimate(found, evaluation.loss, {"reward": -float(evaluation.loss)})
 
     def combine(
-        self, problem: BilevelProblem, teacher: Params, estimates: Sequence[Estimate]
+        self, problem: BilevelProblem, phi: Params, estimates: Sequence[Estimate]
     ) -> Params:
         """The estimates weighted by normalised rewards, with the entropy's gradient."""
         rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
         weights = normalised(rewards, self.normalise)
-        return with_entropy(problem, teacher, weighted_mean(estimates, weights), self.entropy)
+        return with_entropy(problem, phi, weighted_mean(estimates, weights), self.entropy)

@@ -13,9 +13,9 @@ from tutelage.functional.trees import detached, named_grad
 from tutelage.losses.objectives import nonzero
 from tutelage.per_example.forward import load_forward_mode
 from tutelage.precision import wide
-from tutelage.signals.dots import dots_of, weighted_slopes
+from tutelage.signals.dots import weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions, log_prob
-from tutelage.signals.products import Alignment, Automatic, DoubleBackward, only_weighs
+from tutelage.signals.products import DotProducts, DoubleBackward, only_weighs
 from tutelage.teacher import implements, is_deep, normalise_of
 from tutelage.types import (
     Lesson,
@@ -32,9 +32,9 @@ from tutelage.types import (
 class SampledStep:
     """A step of a sampling teacher and the direction that its rewards are taken along."""
 
-    product: Automatic | Alignment
+    product: DotProducts
     problem: BilevelProblem
-    teacher: Params
+    phi: Params
     start: StudentState
     step: Step
     v: Params
@@ -50,9 +50,9 @@ class SampledStep:
     @classmethod
     def at(
         cls,
-        product: Automatic | Alignment,
+        product: DotProducts,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         window: Window,
         gradient: Params,
         observed: StepObservation,
@@ -60,23 +60,21 @@ class SampledStep:
         """A step as it was taken."""
         assert window.start is not None
         step = window.steps[-1]
-        lesson = problem.lesson(teacher, step.batch)
-        weights = problem.weights(teacher, lesson, observed.observation, step.batch.seed)
+        lesson = problem.lesson(phi, step.batch)
+        weights = problem.weights(phi, lesson, observed.observation, step.batch.seed)
         if lesson.log_prob is not None:
-            require_own_weights(problem, teacher, lesson, observed.observation, step)
+            require_own_weights(problem, phi, lesson, observed.observation, step)
         counted = counted_actions(problem, lesson, len(step.batch.ids))
         v = by_rates(gradient, step)
         start = window.start
-        return cls(
-            product, problem, teacher, start, step, v, observed, lesson, weights, counted
-        )
+        return cls(product, problem, phi, start, step, v, observed, lesson, weights, counted)
 
     def rewards(self) -> Tensor:
         """Pseudo-values of the training loss's derivative along the direction."""
         weights = self.weights.detach()
         if not is_deep(self.problem.teacher):
             return self._pseudo_values(self.dots, weights)
-        phi, lesson, seed = detached(self.teacher), self.observed.lesson, self.step.batch.seed
+        phi, lesson, seed = detached(self.phi), self.observed.lesson, self.step.batch.seed
         slopes = weighted_slopes(self.problem, phi, self.start, self.step, self.v, lesson)
         with torch.no_grad():
             losses = self.problem.row_losses(phi, lesson, self.observed.observation, seed)
@@ -91,20 +89,19 @@ class SampledStep:
         """The teacher's gradient of the training loss's derivative along the direction."""
         if not only_weighs(self.problem, self.lesson):
             way, start = DoubleBackward(), self.start
-            return way.mixed(self.problem, start, self.teacher, self.step, self.v)
+            return way.mixed(self.problem, start, self.phi, self.step, self.v)
         if not self.weights.requires_grad:
-            return {k: torch.zeros_like(p) for k, p in self.teacher.items()}
+            return {k: torch.zeros_like(p) for k, p in self.phi.items()}
         reduced = self.problem.reduce(self.dots, self.weights, self.lesson)
-        return named_grad(reduced, self.teacher)
+        return named_grad(reduced, self.phi)
 
     @cached_property
     def dots(self) -> Tensor:
         """``<d l_i / d theta, v>`` [L]; 0 for rows of weight 0, unless it is learnt."""
-        return dots_of(
+        return self.product.dots_of_step(
             self.problem,
-            self.product,
             self.start,
-            self.teacher,
+            self.phi,
             self.step,
             self.v,
             self.observed,
@@ -129,7 +126,7 @@ def by_rates(gradient: Params, step: Step) -> Params:
 
 def require_own_weights(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     lesson: Lesson,
     observation: Observation,
     step: Step,
@@ -142,11 +139,11 @@ def require_own_weights(
     if not implements(problem.teacher, "weigh") or len(observation.losses) < 2:
         return
     kept = lesson.group < (lesson.group.max() + 1) // 2
-    before = _own(problem, teacher, lesson, observation, step, kept)
+    before = _own(problem, phi, lesson, observation, step, kept)
     for row in (observation.losses.argmax(), observation.losses.argmin()):
         places = torch.arange(len(kept), device=kept.device).where(kept, row)
         other = _rows(lesson, places), _seen(observation, places)
-        after = _own(problem, teacher, *other, step, kept)
+        after = _own(problem, phi, *other, step, kept)
         rounding = torch.finfo(after.dtype).eps ** 0.5
         if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
             raise UsageError(
@@ -159,14 +156,14 @@ def require_own_weights(
 
 def _own(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     lesson: Lesson,
     observation: Observation,
     step: Step,
     kept: Tensor,
 ) -> Tensor:
     # the weights of some rows, and the log-probabilities of their examples
-    phi, examples = detached(teacher), int(lesson.group[kept].max()) + 1 if kept.any() else 0
+    phi, examples = detached(phi), int(lesson.group[kept].max()) + 1 if kept.any() else 0
     with torch.no_grad():
         weights = problem.weights(phi, lesson, observation, step.batch.seed)
         chosen = log_prob(problem, phi, step, observation, lesson)

@@ -1,18 +1,18 @@
 """``Score``: the score function of a step, for rewards that come later."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 
 from tutelage.bilevel import BilevelProblem
+from tutelage.functional.student import StudentView
 from tutelage.signals.policy_gradients import policy_gradient
-from tutelage.signals.protocol import EvaluateOn
+from tutelage.signals.signal import OneStep
 from tutelage.types import Batch, Estimate, Params, Window
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(OneStep):
     """``-(1/B) sum_i d log p(a_i) / d phi``, to be multiplied by a reward.
 
     The held-out batch is not used. ``tutelage.training.rewarded`` uses it.
@@ -21,18 +21,14 @@ class Score:
     """
 
     steps: int = field(default=1, init=False)
-    keeps_start: ClassVar[bool] = False
-    recomputes_step: ClassVar[bool] = False
-    evaluate_on: ClassVar[EvaluateOn] = "held-out"
 
-    def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - the seam
-        """False: the step's passes are not recorded."""
-        return False
+    def copy_start(self, student: StudentView) -> None:
+        """None: the start is not needed."""
 
     def __call__(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         window: Window,
         held_out: Batch,  # noqa: ARG002 - the seam
     ) -> Estimate:
@@ -40,5 +36,5 @@ class Score:
         step, observed = window.steps[-1], window.observed
         assert observed is not None
         one = torch.ones(len(step.batch.ids), device=step.batch.ids.device)
-        found = policy_gradient(problem, teacher, step, observed, one)
+        found = policy_gradient(problem, phi, step, observed, one)
         return Estimate(found, torch.zeros((), device=one.device))

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import detached, grads_of_both, leaves, named_grad
 from tutelage.signals.facts import facts_of
+from tutelage.signals.signal import Signal
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
 
 
 @dataclass(frozen=True)
-class Unrolled:
+class Unrolled(Signal):
     """Recomputes the window's steps with their graphs, and differentiates through them.
 
     Exact for SGD, Adam and AdamW but for one path: if a teacher weighs by losses or features
@@ -26,58 +26,55 @@ class Unrolled:
     and the student's random numbers as they were. They do not see hooks that edit gradients,
     or what changes the student or its optimiser's state between two steps; the tutor refuses
     windows whose recomputed steps end elsewhere for this (``UnsupportedStudentError``). What
-    the student, the objective or a teacher that grades detaches is held fixed, and ``facts``
-    has ``detached`` where that changes the derivative. Buffers that follow parameters are held
-    fixed from one step to the next.
+    the student, the objective or a teacher's ``row_losses`` detaches is held fixed, and
+    ``facts`` has ``detached`` where that changes the derivative. Buffers that follow parameters
+    are held fixed from one step to the next.
 
     Raises:
         ValueError: If ``steps`` is below 1.
     """
 
     steps: int
-    keeps_start: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.steps}.")
 
     def __call__(
-        self, problem: BilevelProblem, teacher: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         assert window.start is not None
-        estimate, end = self.estimate_run(
-            problem, teacher, window.start, window.steps, held_out
-        )
+        estimate, end = self.estimate_run(problem, phi, window.start, window.steps, held_out)
         return estimate._replace(end=end)
 
     def estimate_run(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Run the steps and estimate the hypergradient of the final student."""
-        loss, end = _run(problem, teacher, _leaf(start), steps, held_out)
+        loss, end = _run(problem, phi, _leaf(start), steps, held_out)
         held_out_loss = problem.processes.all_reduce(loss.detach())
-        grad = named_grad(loss, teacher)
-        facts = facts_of(problem, teacher, start, steps[0], held_out, several=len(steps) > 1)
+        grad = named_grad(loss, phi)
+        facts = facts_of(problem, phi, start, steps[0], held_out, several=len(steps) > 1)
         return Estimate(grad, held_out_loss, facts), end
 
     def start_gradient(
         self,
         problem: BilevelProblem,
-        teacher: Params,
+        phi: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the held-out loss in the initial parameters."""
         start = _leaf(start)
-        loss, end = _run(problem, teacher, start, steps, held_out)
-        student, own = grads_of_both(loss, start.params, teacher)
+        loss, end = _run(problem, phi, start, steps, held_out)
+        student, own = grads_of_both(loss, start.params, phi)
         processes = problem.processes
         held_out_loss = processes.all_reduce(loss.detach())
         return HeldOutLoss(held_out_loss, processes.all_reduce_params(student), own), end
@@ -89,14 +86,14 @@ def _leaf(start: StudentState) -> StudentState:
 
 def _run(
     problem: BilevelProblem,
-    teacher: Params,
+    phi: Params,
     state: StudentState,
     steps: Sequence[Step],
     held_out: Batch,
 ) -> tuple[Tensor, StudentState]:
     # the loss with its graph, the student at the end without
     for step in steps:
-        state = problem.differentiable_step(state, teacher, step)
-    loss = problem.held_out_loss(state, teacher, held_out)
+        state = problem.differentiable_step(state, phi, step)
+    loss = problem.held_out_loss(state, phi, held_out)
     slots = {slot: detached(memory) for slot, memory in state.slots.items()}
     return loss, StudentState(detached(state.params), state.buffers, slots)

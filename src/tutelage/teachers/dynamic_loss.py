@@ -56,7 +56,7 @@ class DynamicLoss(Teacher):
         square = self.classes**2
         return flat[:square].reshape(self.classes, self.classes), flat[square:]
 
-    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:
         """Losses [L]."""
         logits, targets = wide(observation.logits), lesson.targets
         soft = targets.is_floating_point()

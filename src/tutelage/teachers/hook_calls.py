@@ -60,17 +60,17 @@ def weigh(
     return _call_after_forward(teacher, "weigh", params, lesson, observation, buffers_out)
 
 
-def grade(
+def row_losses(
     teacher: nn.Module,
     params: Params,
     lesson: Lesson,
     observation: Observation,
     buffers_out: Params | None = None,
 ) -> Tensor:
-    """Call ``grade``; the objective's losses where the teacher has none."""
-    if not implements(teacher, "grade"):
+    """Call ``row_losses``; the objective's losses where the teacher has none."""
+    if not implements(teacher, "row_losses"):
         return observation.losses
-    return _call_after_forward(teacher, "grade", params, lesson, observation, buffers_out)
+    return _call_after_forward(teacher, "row_losses", params, lesson, observation, buffers_out)
 
 
 def log_prob(

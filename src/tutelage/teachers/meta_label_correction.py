@@ -82,7 +82,7 @@ class MetaLabelCorrection(nn.Module):
             seen = [features.to(own), self.labels(given.to(own))]
             return self.net(torch.cat(seen, 1)).softmax(1)
 
-    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:
         """What the student descends for each row.
 
         Args:

@@ -83,7 +83,7 @@ class MetaSoftLabelCorrector(nn.Module):
         beta = _coefficient(self.by_previous, -(z * log_p).sum(1))
         return alpha * y + (1 - alpha) * (beta * z + (1 - beta) * log_p.exp())
 
-    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:
         """What the student descends for each row.
 
         Args:

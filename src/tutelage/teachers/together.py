@@ -17,7 +17,7 @@ from tutelage.types import Batch, Lesson, Observation
 
 
 class Together(Teacher):
-    """Prepares by one teacher and weighs, or grades, by another.
+    """Prepares by one teacher and weighs, or gives losses, by another.
 
     Args:
         prepares: A teacher with ``prepare``, such as one that makes copies.
@@ -44,8 +44,8 @@ class Together(Teacher):
         self.deep = weighs_deeply(weighs) if deep is None else deep
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
-        if implements(weighs, "grade"):  # a teacher grades where it has the method
-            vars(self)["grade"] = weighs.grade
+        if implements(weighs, "row_losses"):  # a teacher gives losses where it has the method
+            vars(self)["row_losses"] = weighs.row_losses
         if implements(weighs, "log_prob"):  # and samples weights where it has that one
             vars(self)["log_prob"] = weighs.log_prob
 

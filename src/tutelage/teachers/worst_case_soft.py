@@ -99,7 +99,7 @@ class WorstCaseSoft(Teacher):
     """
 
     normalise: Normalise = None
-    deep = False  # of its weights; what it grades is differentiated
+    deep = False  # of its weights; its losses are differentiated
 
     def __init__(
         self,
@@ -128,12 +128,12 @@ class WorstCaseSoft(Teacher):
         """Weights [L] of originals and copies."""
         group = lesson.group
         first = first_within(group)
-        losses = self.grade(lesson, observation) / self.temperature
+        losses = self.row_losses(lesson, observation) / self.temperature
         shares = softmax_within(losses.index_fill(0, first, -torch.inf), group)
         weights = self.weight * shares.index_fill(0, first, 0)
         return weights.index_fill(0, first, 1) * (len(group) / max(len(first), 1))
 
-    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:
         """Losses [L]."""
         first = first_within(lesson.group)
         logits = wide(observation.logits)

@@ -5,7 +5,7 @@ Start with ``Tutor.step`` in ``tutor.py``, then ``step.py`` and ``forward.py``.
 
 from tutelage.training import loops, meta_weight_net
 from tutelage.training.accuracy_reward import AccuracyGoal, RewardedEpisode, rewarded
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.step_strategy import AmpStep, PlainStep, StepStrategy
 from tutelage.training.tutor import Tutor
 
@@ -13,8 +13,8 @@ __all__ = [
     "AccuracyGoal",
     "AmpStep",
     "PlainStep",
-    "Record",
     "RewardedEpisode",
+    "StepResult",
     "StepStrategy",
     "Tutor",
     "loops",

@@ -40,15 +40,15 @@ def require_same_end(window: Window, end: StudentState) -> None:
         )
 
 
-def end_of_one_step(
-    problem: BilevelProblem, window: Window, teacher: Params
+def end_of_observed_step(
+    problem: BilevelProblem, window: Window, phi: Params
 ) -> StudentState | None:
-    """The end of a window's single step: recomputed, or by its recorded gradient."""
+    """The end of a window of one observed step: recomputed, or by its recorded gradient."""
     if window.start is None:
         return None
     step = window.steps[-1]
     if window.checks_by_pass:
-        return problem.step(window.start, teacher, step)
+        return problem.step(window.start, phi, step)
     recorded = None if window.observed is None else window.observed.recorded
     # rows of other processes may reach parameters that rows of this one do not
     if recorded is None or problem.processes.size > 1:

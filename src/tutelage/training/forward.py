@@ -34,7 +34,7 @@ from tutelage.types import (
 )
 
 
-class Record(NamedTuple):
+class StepResult(NamedTuple):
     """What happened in one student step."""
 
     loss: Tensor
@@ -73,9 +73,9 @@ class ForwardPass(NamedTuple):
     loss: Tensor
     """scalar: the weighted training loss"""
     left_out: Tensor | None = None
-    """scalar, see ``Record``"""
+    """scalar, see ``StepResult``"""
     written: Mapping[str, Tensor] = MappingProxyType({})
-    """the teacher's buffers that ``weigh`` or ``grade`` wrote to"""
+    """the teacher's buffers that ``weigh`` or ``row_losses`` wrote to"""
     before: ModuleState | None = None
     """the student before its pass, where micro-batches pass again"""
 
@@ -92,12 +92,12 @@ class ForwardPass(NamedTuple):
         return self._replace(step=self.step._replace(settings=moved))
 
 
-def step_record(forward_pass: ForwardPass, held_out_loss: Tensor | None) -> Record:
+def step_result(forward_pass: ForwardPass, held_out_loss: Tensor | None) -> StepResult:
     """The record of a step, detached."""
     losses = forward_pass.observation.losses.detach()
     weights = forward_pass.weights.detach().reshape(losses.shape)
     loss, ids = forward_pass.loss.detach(), forward_pass.lesson.ids
-    return Record(loss, losses, weights, ids, held_out_loss, forward_pass.left_out)
+    return StepResult(loss, losses, weights, ids, held_out_loss, forward_pass.left_out)
 
 
 def prepare_lesson(problem: BilevelProblem, batch: Batch) -> Lesson:
@@ -153,7 +153,7 @@ def apply_weights(
 ) -> ForwardPass:
     """Weigh the rows by the teacher's present parameters and reduce their losses."""
     seed, written = step.batch.seed, {}
-    if is_deep(problem.teacher):  # the student's gradient goes through weights and grades, too
+    if is_deep(problem.teacher):  # the student's gradient goes through weights and losses, too
         params = detached(dict(problem.teacher.named_parameters()))
         weights = problem.weights(params, lesson, observation, seed, buffers_out=written)
         losses = problem.row_losses(params, lesson, observation, seed, buffers_out=written)

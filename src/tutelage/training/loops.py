@@ -17,7 +17,7 @@ from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
 from tutelage.signals import WholeRun
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.not_finite import reason_of_skip
 from tutelage.training.teacher_buffers import require_no_memory, require_no_writes
 from tutelage.training.teacher_update import SKIPPED, step_if_finite
@@ -137,7 +137,7 @@ def planned_steps(student: StudentView, batches: list[Batch], seed: int) -> list
 
 def alternating(
     tutor: Tutor, batches: Iterable[Batch], held_out: Iterator[Batch]
-) -> Iterator[Record]:
+) -> Iterator[StepResult]:
     """Train one student and its teacher, each batch once.
 
     With ``Implicit`` and ``teacher_every=1`` this is algorithm 2 of Raghu et al. 2021, the

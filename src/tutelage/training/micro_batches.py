@@ -27,7 +27,6 @@ from tutelage.losses.objectives import losses_of
 from tutelage.per_example.units import uses_batch_statistics
 from tutelage.precision import FULL
 from tutelage.randomness import seeded_generators
-from tutelage.signals.products import Alignment
 from tutelage.teacher import drop_below_of, is_deep
 from tutelage.training.forward import ForwardPass, PreparedStep, run_forward
 from tutelage.training.step_strategy import StepStrategy
@@ -192,9 +191,7 @@ def no_gradient_sync(student: nn.Module) -> Iterator[None]:
     wrapper.require_forward_param_sync = True
 
 
-def require_micro_batch(
-    problem: BilevelProblem, student: nn.Module, *, tries: bool, product: object = None
-) -> None:
+def require_micro_batch(problem: BilevelProblem, student: nn.Module) -> None:
     """Refuse what does not work in micro-batches."""
     if problem.micro_batch is None:
         return
@@ -202,13 +199,10 @@ def require_micro_batch(
         raise ValueError(f"micro_batch must be at least 1, got {problem.micro_batch}.")
     name = type(problem.teacher).__name__
     summed = problem.processes.averages and data_parallel(student) is None
-    ghost = isinstance(product, Alignment) and product.method == "ghost"
     deep = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
     reasons = {
         deep: is_deep(problem.teacher),
         f"{name} leaves rows out by drop_below": drop_below_of(problem.teacher) > 0,
-        "the signal tries each step before it is taken": tries,
-        "Alignment('ghost') reads one pass over all rows; 'forward' does not": ghost,
         "the student is sharded": is_sharded(problem.student.module),
         "a wrapper around the student's own sums gradients": summed,
     }

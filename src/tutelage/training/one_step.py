@@ -15,12 +15,17 @@ from tutelage.losses.objectives import is_row_by_row
 from tutelage.per_example import Recorder
 from tutelage.signals import OneStep
 from tutelage.signals.dots import observe_step
-from tutelage.teachers.plain import Plain
 from tutelage.training.end_check import require_same_end
-from tutelage.training.forward import ForwardPass, Record, apply_weights, step_record
+from tutelage.training.forward import (
+    ForwardPass,
+    PreparedStep,
+    StepResult,
+    apply_weights,
+    step_result,
+)
 from tutelage.training.step import StudentStep
 from tutelage.training.teacher_update import TeacherUpdater
-from tutelage.training.window_buffer import Pending, WindowBuffer
+from tutelage.training.window_buffer import Pending
 from tutelage.types import (
     Batch,
     HeldOutLoss,
@@ -34,10 +39,10 @@ from tutelage.types import (
 
 
 class OneStepTraining:
-    """Student steps, and the teacher steps of a ``OneStep`` signal.
+    """The parts of a step that only ``OneStep`` signals have.
 
-    A step in the window is the real one, whose passes are recorded, or a tentative one before
-    it (``recomputes_step``). The held-out loss is a held-out batch's, or the next step's.
+    These are passes that are recorded, teacher steps that wait for the next step's loss
+    (``pending``), and tentative steps (``recomputes_step``).
 
     Args:
         problem: The student learning under the teacher.
@@ -54,57 +59,35 @@ class OneStepTraining:
         self.recorder = Recorder(problem.student.module)
         self.pending: Pending | None = None
 
-    def step(
-        self, signal: OneStep, batch: Batch, progress: Progress, held_out: Batch | None
-    ) -> Record:
-        """Take one student step, and a teacher step where one is due."""
-        if not self.updater.in_window(self.student_step.steps):
-            return self._step_outside_window(signal, batch, progress)
-        if not signal.recomputes_step:
-            return self._step_in_window(signal, batch, progress, held_out)
-        assert held_out is not None
-        return self._step_after_trial(signal, batch, progress, held_out)
-
-    def _step_outside_window(self, signal: OneStep, batch: Batch, progress: Progress) -> Record:
+    def observed_passes(self, prepared: PreparedStep) -> tuple[ForwardPass, StepObservation]:
+        """Run forward and backward pass, recorded where the signal reads them."""
         problem, student_step = self.problem, self.student_step
-        if signal.evaluate_on == "plain":
-            problem = replace(problem, teacher=Plain())
-        prepared = student_step.prepare(problem, batch, progress, in_window=False)
-        forward_pass = student_step.forward(problem, prepared)
-        forward_pass = student_step.backward(problem, forward_pass)
-        held_out_loss = self._finish_pending(signal, forward_pass)
-        student_step.move(problem, forward_pass)
-        return step_record(forward_pass, held_out_loss)
+        lesson, original = prepared.lesson, prepared.rows
+        if self.updater.uses_next_step_loss:
+            # what is recorded until the next step must not lie in memory that a loader reuses
+            prepared = prepared._replace(rows=clone_rows(original))
+        recording = self.recorder.record(len(lesson.ids), verified=True)
+        with recording if self._records() else nullcontext() as recorded:
+            forward_pass = student_step.forward(problem, prepared)
+            if prepared.rows is not original:
+                write_back(prepared.rows, original)
+            if recorded is not None:
+                known = is_row_by_row(problem.objective)
+                recorded.verify(forward_pass.observation.losses, row_by_row=known)
+            forward_pass = student_step.backward(
+                problem, forward_pass, retain_graph=self.updater.signal.recomputes_step
+            )
+        observation = detach(forward_pass.observation)
+        return forward_pass, StepObservation(lesson, observation, recorded)
 
-    def _step_in_window(
-        self, signal: OneStep, batch: Batch, progress: Progress, held_out: Batch | None
-    ) -> Record:
-        problem, updater, buffer = self.problem, self.updater, WindowBuffer()
-        teacher = updater.params
-        if updater.uses_next_step_loss:  # the teacher is updated before the next step's loss
-            teacher = cloned(teacher)
-        buffer.begin(updater.signal, problem.student)
-        forward_pass, observed = self._observed_passes(signal, batch, progress)
-        buffer.extend_start(forward_pass.step, problem.student)
-        held_out_loss = self._finish_pending(signal, forward_pass)
-        if not self.student_step.move(problem, forward_pass):  # the scaled gradient overflowed
-            updater.skipped += 1
-            return step_record(forward_pass, held_out_loss)
-        buffer.steps.append(forward_pass.step)
-        window = replace(buffer.pop(problem.student), observed=observed)
-        if updater.uses_next_step_loss:
-            self.pending = window, teacher
-        else:
-            assert held_out is not None
-            held_out_loss = self._learn(window, held_out, teacher)
-        return step_record(forward_pass, held_out_loss)
-
-    def _step_after_trial(
-        self, signal: OneStep, batch: Batch, progress: Progress, held_out: Batch
-    ) -> Record:
-        # the teacher learns from a tentative step; the real one is taken with its new weights
+    def step_after_tentative_one(
+        self, batch: Batch, progress: Progress, held_out: Batch
+    ) -> StepResult:
+        """Let the teacher learn from a tentative step; take the real one by its new weights."""
         problem, buffers = self.problem, cloned(self.problem.student.state().buffers)
-        forward_pass, observed = self._observed_passes(signal, batch, progress)
+        prepared = self.student_step.prepare(problem, batch, progress, in_window=True)
+        forward_pass, observed = self.observed_passes(prepared)
+        forward_pass = forward_pass.with_settings(problem)
         step, checked = forward_pass.step, self.updater.checks_by_pass
         window = tentative_window(problem, step, observed, buffers)
         held_out_loss = self._learn(window, held_out, self.updater.params)
@@ -120,58 +103,34 @@ class OneStepTraining:
         moved = self.student_step.move(problem, forward_pass)
         if again is not None and moved:
             require_same_end(replace(again, end=student.state()), again.end)
-        return step_record(forward_pass, held_out_loss)
+        return step_result(forward_pass, held_out_loss)
 
-    def _observed_passes(
-        self, signal: OneStep, batch: Batch, progress: Progress
-    ) -> tuple[ForwardPass, StepObservation]:
-        problem, student_step = self.problem, self.student_step
-        prepared = student_step.prepare(problem, batch, progress, in_window=True)
-        lesson, original = prepared.lesson, prepared.rows
-        if self.updater.uses_next_step_loss:
-            # what is recorded until the next step must not lie in memory that a loader reuses
-            prepared = prepared._replace(rows=clone_rows(original))
-        recording = self.recorder.record(len(lesson.ids), verified=True)
-        with recording if self._records(signal) else nullcontext() as recorded:
-            forward_pass = student_step.forward(problem, prepared)
-            if prepared.rows is not original:
-                write_back(prepared.rows, original)
-            if recorded is not None:
-                known = is_row_by_row(problem.objective)
-                recorded.verify(forward_pass.observation.losses, row_by_row=known)
-            forward_pass = student_step.backward(
-                problem, forward_pass, retain_graph=signal.recomputes_step
-            )
-        forward_pass = forward_pass.with_settings(problem)
-        observation = detach(forward_pass.observation)
-        return forward_pass, StepObservation(lesson, observation, recorded)
-
-    def _records(self, signal: OneStep) -> bool:
+    def _records(self) -> bool:
         # whether per-example gradients can be read off a real step's passes
-        problem = self.problem
+        problem, signal = self.problem, self.updater.signal
         whole = problem.micro_batch is None and not is_sharded(problem.student.module)
-        return whole and not self.student_step.step_strategy.scales and signal.records(problem)
+        known = whole and not self.student_step.step_strategy.scales
+        return known and isinstance(signal, OneStep) and signal.records(problem)
 
-    def _finish_pending(self, signal: OneStep, forward_pass: ForwardPass) -> Tensor | None:
-        # the teacher step of an earlier window whose held-out loss is this step's own
-        if self.pending is None:
-            return None
-        problem, ((window, teacher), self.pending) = self.problem, (self.pending, None)
+    def finish_pending(self, forward_pass: ForwardPass) -> Tensor:
+        """Take the teacher step that waits for the loss of this step."""
+        assert self.pending is not None
+        problem, ((window, phi), self.pending) = self.problem, (self.pending, None)
         loss, gradient = forward_pass.loss.detach(), problem.student.gradient()
         window = replace(window, held_out_loss=HeldOutLoss(loss, gradient, {}))
         start, step = window.start, window.steps[-1]
         if window.observed is None and start is not None:  # training was resumed in between
-            if self._records(signal):
-                observed = recompute_step(problem, self.recorder, teacher, start, step)
+            if self._records():
+                observed = recompute_step(problem, self.recorder, phi, start, step)
             else:
-                observed = observe_step(problem, teacher, start, step)
+                observed = observe_step(problem, phi, start, step)
             window = replace(window, observed=observed)
-        return self._learn(window, forward_pass.step.batch, leaves(teacher))
+        return self._learn(window, forward_pass.step.batch, leaves(phi))
 
-    def _learn(self, window: Window, held_out: Batch, teacher: Params) -> Tensor:
+    def _learn(self, window: Window, held_out: Batch, phi: Params) -> Tensor:
         self.student_step.running_loss.warn_of_weightless_steps()
-        held_out = self.student_step.held_out(held_out)
-        return self.updater.learn(self.problem, window, held_out, teacher)
+        held_out = self.student_step.seeded_held_out(held_out)
+        return self.updater.learn(self.problem, window, held_out, phi)
 
 
 def tentative_window(
@@ -192,18 +151,18 @@ def tentative_window(
 def recompute_step(
     problem: BilevelProblem,
     recorder: Recorder,
-    teacher: Params,
+    phi: Params,
     start: StudentState,
     step: Step,
 ) -> StepObservation:
     """Run a past step once more, recorded, from the state before it."""
     theta = leaves(start.params)
     with torch.no_grad():
-        lesson = problem.lesson(teacher, step.batch)
+        lesson = problem.lesson(phi, step.batch)
     with recorder.record(len(lesson.ids), theta, verified=True) as recorded:
         observation, _ = problem.observe(start._replace(params=theta), lesson, step)
         recorded.verify(observation.losses)
-        weights = problem.weights(teacher, lesson, observation, step.batch.seed)
+        weights = problem.weights(phi, lesson, observation, step.batch.seed)
         loss = problem.reduce(observation.losses, weights, lesson)
         torch.autograd.grad(loss, list(theta.values()), allow_unused=True)
     return StepObservation(lesson, detach(observation), recorded)

@@ -27,9 +27,7 @@ def steps_to_dict(
         waiting = [list(window.start), _step_to_dict(window.steps[-1]), teacher]
     plain = {
         "start": [] if buffer.start is None else list(buffer.start),
-        "entries": buffer.entries,
-        "velocity": buffer.velocity,
-        "buffers": buffer.buffers,
+        "sample": [] if buffer.sample is None else list(buffer.sample),
         "window": [_step_to_dict(step) for step in buffer.steps],
         "pending": waiting,
     }
@@ -41,11 +39,11 @@ def steps_from_dict(
 ) -> tuple[WindowBuffer, Pending | None]:
     """The inverse of ``steps_to_dict``; the step that waits has lost its observation."""
     plain, device = _renamed_steps(state, names_in(student.module)), student.device
-    start = _state_from_list(plain["start"], device) if plain["start"] else None
-    samples = {k: plain[k] for k in ("entries", "velocity", "buffers")}
-    own = {k: None if kept is None else moved_to(device, kept) for k, kept in samples.items()}
+    start, sample = (
+        _state_from_list(plain[k], device) if plain[k] else None for k in ("start", "sample")
+    )
     steps = [_step_from_dict(step, device) for step in plain["window"]]
-    buffer = WindowBuffer(start, **own, steps=steps)
+    buffer = WindowBuffer(start, sample, steps)
     if not plain["pending"]:
         return buffer, None
     before, step, teacher = plain["pending"]
@@ -85,12 +83,10 @@ def _state_from_list(plain: Sequence[Any], device: torch.device) -> StudentState
 
 def _renamed_steps(state: Mapping[str, Any], rename: Rename) -> dict[str, Any]:
     """The state of a window buffer under other parameter names."""
-    start, waiting = state["start"], state["pending"]
-    # a state of an older version lacks these
-    samples = {name: state.get(name) for name in ("entries", "velocity", "buffers")}
+    waiting = state["pending"]
+    starts = {name: state.get(name, []) for name in ("start", "sample")}  # older ones lack it
     return {
-        "start": _renamed_state(start, rename) if start else start,
-        **{k: None if own is None else renamed(own, rename) for k, own in samples.items()},
+        **{k: _renamed_state(own, rename) if own else own for k, own in starts.items()},
         "window": [_renamed_step(step, rename) for step in state["window"]],
         "pending": [
             _renamed_state(waiting[0], rename),

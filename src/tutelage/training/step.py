@@ -56,7 +56,7 @@ class StudentStep:
         seed, now = mixed_seed(self.seed, self.steps, *kind), autocast_now(batch.inputs.device)
         return batch._replace(seed=seed, autocast=now)
 
-    def held_out(self, batch: Batch) -> Batch:
+    def seeded_held_out(self, batch: Batch) -> Batch:
         """``seeded`` for held-out examples."""
         return self.seeded(batch, 1)
 
@@ -79,7 +79,9 @@ class StudentStep:
         alignments = None
         if held_out is not None and uses_alignments(problem.teacher):
             lesson, step = prepared.lesson, prepared.step
-            alignments = gradient_alignments(problem, lesson, step, self.held_out(held_out))
+            alignments = gradient_alignments(
+                problem, lesson, step, self.seeded_held_out(held_out)
+            )
         self.checks.require_separate_rows(problem, prepared)
         forward = forward_or_skip_rows if drop_below_of(problem.teacher) else run_forward
         if problem.micro_batch is not None:

@@ -96,7 +96,7 @@ def require_no_memory(teacher: nn.Module) -> None:
 
 @torch.no_grad()
 def require_no_writes(
-    problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+    problem: BilevelProblem, state: StudentState, phi: Params, step: Step
 ) -> None:
     """Raise for a teacher whose hooks write to buffers, which only real steps renew.
 
@@ -111,10 +111,10 @@ def require_no_writes(
     if not {name for name, _ in problem.teacher.named_buffers()} - statistics:
         return
     written: Params = {}
-    lesson, seed = problem.lesson(teacher, step.batch), step.batch.seed
+    lesson, seed = problem.lesson(phi, step.batch), step.batch.seed
     observation, _ = problem.observe(state, lesson, step)
-    problem.weights(teacher, lesson, observation, seed, buffers_out=written)
-    problem.row_losses(teacher, lesson, observation, seed, buffers_out=written)
+    problem.weights(phi, lesson, observation, seed, buffers_out=written)
+    problem.row_losses(phi, lesson, observation, seed, buffers_out=written)
     if names := {*(lesson.teacher_buffers or {}), *written} - statistics:
         raise UsageError(
             f"{type(problem.teacher).__name__} writes to its buffers in each step "

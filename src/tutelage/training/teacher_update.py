@@ -11,11 +11,11 @@ from torch.optim import Optimizer
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.functional.student import in_full_precision
-from tutelage.functional.trees import is_finite, moved_to, plus
+from tutelage.functional.trees import cloned, is_finite, moved_to
 from tutelage.precision import FULL, autocast_to, wide
-from tutelage.signals import Combining, Implicit, OneStep, Signal
+from tutelage.signals import Signal
 from tutelage.teacher import drop_below_of
-from tutelage.training.end_check import end_of_one_step, require_same_end
+from tutelage.training.end_check import end_of_observed_step, require_same_end
 from tutelage.training.not_finite import reason_of_skip
 from tutelage.types import Batch, Estimate, Params, Window
 
@@ -82,21 +82,16 @@ class TeacherUpdater:
         self.estimates: list[Estimate] = []
         self._has_estimated = self._warned = False
         self._windows = 0
-        if self.one_step is not None and self.one_step.evaluate_on == "plain" and every < 2:
+        if signal.evaluate_on == "plain" and every < 2:
             raise ValueError(
                 "evaluate_on='plain' needs steps without the teacher between those with it: "
                 "give teacher_every=2 or more."
             )
 
     @property
-    def one_step(self) -> OneStep | None:
-        """The signal, if it uses the passes of one real step."""
-        return self.signal if isinstance(self.signal, OneStep) else None
-
-    @property
     def uses_next_step_loss(self) -> bool:
         """Whether the held-out loss is the next training step's own."""
-        return self.one_step is not None and self.one_step.evaluate_on != "held-out"
+        return self.signal.evaluate_on != "held-out"
 
     @property
     def checks_by_pass(self) -> bool:
@@ -115,6 +110,10 @@ class TeacherUpdater:
     def params(self) -> Params:
         """The teacher's trainable parameters."""
         return {k: p for k, p in self.teacher.named_parameters() if p.requires_grad}
+
+    def params_of_step(self) -> Params:
+        """``params``, or copies where another teacher step comes before that of this step."""
+        return cloned(self.params) if self.uses_next_step_loss else self.params
 
     def learn(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
@@ -139,9 +138,7 @@ class TeacherUpdater:
         return estimate.held_out_loss
 
     def _in_full_precision(self, window: Window) -> Window:
-        # not for single steps, nor for Reversible, which depends on how its steps rounded
-        many = self.signal.keeps_start or isinstance(self.signal, Implicit)
-        if self.one_step is not None or not many:
+        if not self.signal.full_precision:
             return window
         start = None if window.start is None else in_full_precision(window.start)
         return replace(window, start=start, end=in_full_precision(window.end))
@@ -161,7 +158,8 @@ class TeacherUpdater:
                 self._warned = True
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
-        end = found.end if self.one_step is None else end_of_one_step(problem, window, phi)
+        observed = window.observed is not None
+        end = end_of_observed_step(problem, window, phi) if observed else found.end
         if end is not None:
             require_same_end(window, end)
         return found._replace(end=None)
@@ -179,12 +177,7 @@ class TeacherUpdater:
 
     def _combined(self, problem: BilevelProblem, phi: Params) -> Params:
         estimates, self.estimates = self.estimates, []
-        if isinstance(self.signal, Combining):
-            return self.signal.combine(problem, phi, estimates)
-        total = estimates[0].grad
-        for estimate in estimates[1:]:
-            total = plus(total, estimate.grad)
-        return {k: g / len(estimates) for k, g in total.items()}
+        return self.signal.combine(problem, phi, estimates)
 
     def _step(self, grad: Params, held_out: Batch, window: Window) -> None:
         if step_if_finite(self.optimizer, self.params, grad):

@@ -1,6 +1,7 @@
 """``Tutor``: ordinary student steps, and a teacher step every few of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -20,7 +21,8 @@ from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.signals import OneStep, Signal
 from tutelage.teacher import uses_alignments, uses_progress
-from tutelage.training.forward import Record, step_record
+from tutelage.teachers.plain import Plain
+from tutelage.training.forward import StepResult, step_result
 from tutelage.training.micro_batches import require_micro_batch
 from tutelage.training.one_step import OneStepTraining
 from tutelage.training.plain_state import steps_from_dict, steps_to_dict
@@ -131,9 +133,9 @@ class Tutor:
             self.processes,
             micro_batch,
         )
-        tries = isinstance(signal, OneStep) and signal.recomputes_step
-        product = getattr(signal, "product", None)
-        require_micro_batch(problem, student, tries=tries, product=product)
+        require_micro_batch(problem, student)
+        if signal is not None:
+            signal.check(problem)
         recomputed = signal is not None or uses_alignments(teacher)
         if recomputed:
             require_no_norm(view.module)
@@ -180,7 +182,7 @@ class Tutor:
             mean = self._student_step.running_loss.mean_loss(self.steps)
         return Progress(fraction, mean, self.best_accuracy, memory_of(self.teacher))
 
-    def step(self, batch: Batch, held_out: Batch | None = None) -> Record:
+    def step(self, batch: Batch, held_out: Batch | None = None) -> StepResult:
         """Take one student step, and a teacher step where one is due.
 
         Args:
@@ -201,41 +203,61 @@ class Tutor:
             )
         batch = self._checked("batch", batch)
         held_out = self._checked("held_out", held_out) if self.wants_held_out else None
-        updater, student_step, problem = self.teacher_updater, self._student_step, self.problem
-        one_step = updater and updater.one_step
-        if self._one_step is not None and one_step is not None:
-            return self._one_step.step(one_step, batch, self.progress, held_out)
-        if updater is not None and updater.in_window(self.steps):
-            return self._step_in_window(updater, batch, held_out)
+        one_step = self._one_step
+        if one_step is None or not one_step.updater.in_window(self.steps):
+            return self._step_outside_window(one_step, batch, held_out)
+        if one_step.updater.signal.recomputes_step:
+            assert held_out is not None
+            return one_step.step_after_tentative_one(batch, self.progress, held_out)
+        return self._step_in_window(one_step, batch, held_out)
+
+    def _step_outside_window(
+        self, one_step: OneStepTraining | None, batch: Batch, held_out: Batch | None
+    ) -> StepResult:
+        problem, student_step, held_out_loss = self.problem, self._student_step, None
+        if one_step is not None and one_step.updater.signal.evaluate_on == "plain":
+            problem = replace(problem, teacher=Plain())
         prepared = student_step.prepare(problem, batch, self.progress, in_window=False)
         forward_pass = student_step.forward(problem, prepared, held_out)
         forward_pass = student_step.backward(problem, forward_pass)
+        if one_step is not None and one_step.pending is not None:
+            held_out_loss = one_step.finish_pending(forward_pass)
         student_step.move(problem, forward_pass)
-        return step_record(forward_pass, None)
+        return step_result(forward_pass, held_out_loss)
 
     def _step_in_window(
-        self, updater: TeacherUpdater, batch: Batch, held_out: Batch | None
-    ) -> Record:
+        self, one_step: OneStepTraining, batch: Batch, held_out: Batch | None
+    ) -> StepResult:
         problem, student_step, window = self.problem, self._student_step, self._window
-        if not window.steps:
+        updater, observed, held_out_loss = one_step.updater, None, None
+        if not window.steps or updater.signal.steps == 1:
             window.begin(updater.signal, problem.student)
+        phi = updater.params_of_step()
         prepared = student_step.prepare(problem, batch, self.progress, in_window=True)
-        forward_pass = student_step.forward(problem, prepared)
-        forward_pass = student_step.backward(problem, forward_pass).with_settings(problem)
+        if isinstance(updater.signal, OneStep):
+            forward_pass, observed = one_step.observed_passes(prepared)
+        else:
+            forward_pass = student_step.forward(problem, prepared)
+            forward_pass = student_step.backward(problem, forward_pass)
+        forward_pass = forward_pass.with_settings(problem)
         window.extend_start(forward_pass.step, problem.student)
+        if one_step.pending is not None:
+            held_out_loss = one_step.finish_pending(forward_pass)
         due, moved = updater.due(self.steps), student_step.move(problem, forward_pass)
         if moved:
             window.steps.append(forward_pass.step)
-        held_out_loss = None
         if due and not moved:  # the scaled gradient overflowed
             window.clear()
             updater.skipped += 1
+        elif due and updater.uses_next_step_loss:
+            one_step.pending = window.pop(problem.student, observed), phi
         elif due:
             assert held_out is not None
             student_step.running_loss.warn_of_weightless_steps()
-            steps, held_out = window.pop(problem.student), student_step.held_out(held_out)
-            held_out_loss = updater.learn(problem, steps, held_out, updater.params)
-        return step_record(forward_pass, held_out_loss)
+            steps = window.pop(problem.student, observed)
+            held_out = student_step.seeded_held_out(held_out)
+            held_out_loss = updater.learn(problem, steps, held_out, phi)
+        return step_result(forward_pass, held_out_loss)
 
     def _checked(self, name: str, batch: Batch | None) -> Batch:
         assert batch is not None

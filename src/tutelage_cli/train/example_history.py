@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tutelage.storage.atomic_files import atomic_path
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage_cli.train.texts import Data
 
 MAX_EPOCHS = 32
@@ -56,7 +56,7 @@ def example_index(images: Data, wrong: Tensor | None) -> ExampleIndex:
     return ExampleIndex(row, flags)
 
 
-def record_step(tracked: Tensor, record: Record, rows: Tensor, column: int) -> None:
+def record_step(tracked: Tensor, record: StepResult, rows: Tensor, column: int) -> None:
     """Record the losses and weights of a step's rows."""
     tracked[LOSS, rows, column] = record.losses.float().cpu()
     tracked[WEIGHT, rows, column] = record.weights.float().cpu()

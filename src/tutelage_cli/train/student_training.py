@@ -18,7 +18,7 @@ from tutelage.storage.checkpoint import (
     save_checkpoint,
     with_checksum,
 )
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage.training.tutor import Tutor
 from tutelage_cli.runner.trackers import open_log
 from tutelage_cli.train.arms import device_of
@@ -198,7 +198,7 @@ def _add_time(state: TrainState, device: torch.device, started: float) -> float:
     return now
 
 
-def _add_step(state: TrainState, record: Record, wrong: Tensor | None) -> None:
+def _add_step(state: TrainState, record: StepResult, wrong: Tensor | None) -> None:
     state.loss += float(record.loss)
     if wrong is None:
         parts = [torch.ones_like(record.weights, dtype=torch.bool)]

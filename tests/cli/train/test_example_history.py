@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.trained import content, lines
-from tutelage.training.forward import Record
+from tutelage.training.forward import StepResult
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import Batches, statistics
 from tutelage_cli.train.evaluation import read_examples
@@ -82,6 +82,8 @@ def test_ids_of_a_step_on_a_card_find_what_is_known_of_them_on_the_cpu() -> None
     losses, weights = torch.zeros(2), torch.tensor([0.25, 1.0])
     standing = TrainState()
     _add_step(
-        standing, Record(losses.sum(), losses, weights, ids, None), torch.tensor([False, True])
+        standing,
+        StepResult(losses.sum(), losses, weights, ids, None),
+        torch.tensor([False, True]),
     )
     assert standing.weights == [1.0, 0.25]

@@ -84,10 +84,10 @@ class Relative(Losses):
         return (self.level + self.slope[0] * z).exp()
 
 
-class Grading(Losses):
+class OwnLosses(Losses):
     """Gives what the student descends in place of the loss."""
 
-    def grade(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
         z = observation.losses
         return z * self.slope[0].exp() + self.slope[1] * z.tanh()
 

@@ -23,7 +23,7 @@ class Loop:
         self.parts, self.s = parts, parts.situation
         self.whole = self.s.mode == "whole run"
         self.made = parts.make(types)
-        self.deep = getattr(self.made.teacher, "deep", hasattr(self.made.teacher, "grade"))
+        self.deep = getattr(self.made.teacher, "deep", hasattr(self.made.teacher, "row_losses"))
         self.losses: list[float] = []
         self.mode = self.made.student.training
         self.seed = mixed_seed(self.s.seed, 0) if self.whole else self.s.seed
@@ -156,7 +156,9 @@ class Loop:
             with nullcontext() if self.deep else torch.no_grad():
                 weights = teacher.weigh(lesson, shown)
         weights = weights.reshape(-1).to(torch.promote_types(weights.dtype, torch.float32))
-        losses = teacher.grade(lesson, live) if hasattr(teacher, "grade") else seen.losses
+        losses = (
+            teacher.row_losses(lesson, live) if hasattr(teacher, "row_losses") else seen.losses
+        )
         return weights, losses
 
     def _shown(self, lesson: Lesson, seed: int, note: Note) -> Observation:

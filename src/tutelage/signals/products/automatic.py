@@ -2,37 +2,49 @@
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from tutelage.bilevel import BilevelProblem
 from tutelage.per_example.coupling import couples_rows
-from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
-from tutelage.signals.products.gradient_dots import Alignment, only_weighs
+from tutelage.signals.products.double_backward import DoubleBackward
+from tutelage.signals.products.gradient_dots import Alignment
+from tutelage.signals.products.row_dots import DotProducts, exact_dots, only_weighs
 from tutelage.teacher import is_deep
-from tutelage.types import Params, Step, StudentState
+from tutelage.types import Params, Step, StepObservation, StudentState
 
 
 @dataclass(frozen=True)
-class Automatic:
+class Automatic(DotProducts):
     """Dot products for ``M v`` where the teacher only weighs, double backward for the rest."""
 
+    def gives_gradient(self, problem: BilevelProblem) -> bool:
+        """Whether ``mixed`` computes the step's gradient as well."""
+        return is_deep(problem.teacher)
+
     def records(self, problem: BilevelProblem) -> bool:
-        """Whether per-example products can be read from a step's own passes."""
+        """Whether the dot products can be read from recorded passes."""
         return not is_deep(problem.teacher) and not couples_rows(problem.student.module)
 
-    def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
-    ) -> GradientGraph:
-        """The step's gradient with its graph."""
-        return DoubleBackward().linearise(problem, state, teacher, step)
+    def dots(
+        self,
+        problem: BilevelProblem,
+        start: StudentState,
+        step: Step,
+        v: Params,
+        observed: StepObservation,
+    ) -> Tensor:
+        """``<d l_i / d theta, v>`` [L] at a real step, by forward mode."""
+        return exact_dots(problem, start, observed.lesson, step, v)
 
     def mixed(
         self,
         problem: BilevelProblem,
         state: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        if only_weighs(problem, problem.lesson(teacher, step.batch)):
-            return Alignment().mixed(problem, state, teacher, step, v)
-        return DoubleBackward().mixed(problem, state, teacher, step, v)
+        if only_weighs(problem, problem.lesson(phi, step.batch)):
+            return Alignment().mixed(problem, state, phi, step, v)
+        return DoubleBackward().mixed(problem, state, phi, step, v)

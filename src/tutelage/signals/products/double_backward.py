@@ -13,7 +13,7 @@ from tutelage.functional.recomputation import no_other_recomputation
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import detached, leaves, reached_grad
 from tutelage.precision import autocast_to
-from tutelage.signals.products.protocol import Product
+from tutelage.signals.products.product import Product
 from tutelage.types import Params, Step, StudentState
 
 
@@ -25,18 +25,18 @@ class DoubleBackward(Product):
     """
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> "GradientGraph":
         """The step's gradient with its graph."""
         theta = leaves(state.params)
-        loss, buffers = problem.training_loss(state._replace(params=theta), teacher, step)
+        loss, buffers = problem.training_loss(state._replace(params=theta), phi, step)
         with autocast_to(step.batch.autocast, loss.device):
             attached = reached_grad(loss, theta, create_graph=True)
         problem.student.require_second_derivatives(attached)
         processes, own = problem.processes, detached(attached)
         gradient = all_reduce_gradients(processes, own, {k: theta[k] for k in step.settings})
         student = problem.student
-        return GradientGraph(attached, theta, teacher, buffers, gradient, processes, student)
+        return GradientGraph(attached, theta, phi, buffers, gradient, processes, student)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class GradientGraph:
 
     attached: Params
     theta: Params
-    teacher: Params
+    phi: Params
     buffers: Params
     """the student's buffers after the step"""
     gradient: Params
@@ -56,14 +56,14 @@ class GradientGraph:
     def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products in one backward pass."""
         self.student.require(require_hessian)
-        named = {f"teacher/{k}": p for k, p in self.teacher.items()}
+        named = {f"teacher/{k}": p for k, p in self.phi.items()}
         grads = self._backward(v, named | self.theta)
-        mixed = {k: grads[f"teacher/{k}"] for k in self.teacher}
+        mixed = {k: grads[f"teacher/{k}"] for k in self.phi}
         return mixed, self.processes.all_reduce_params({k: grads[k] for k in self.theta})
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone."""
-        return self._backward(v, self.teacher)
+        return self._backward(v, self.phi)
 
     def hessian(self, v: Params) -> Params:
         """``H v`` alone."""

@@ -13,7 +13,7 @@ from tutelage.errors import UsageError
 from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
 from tutelage.precision import wide
-from tutelage.signals.products.protocol import Product
+from tutelage.signals.products.product import Product
 from tutelage.signals.products.view import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 from tutelage.validation.ranges import above_zero
@@ -41,15 +41,20 @@ class FiniteDifference(Product):
         if not self.bound > 0:
             raise UsageError(f"bound must be above 0, got {self.bound}; inf accepts all.")
 
+    @property
+    def by_differences(self) -> bool:
+        """Whether ``M v`` is a difference of values."""
+        return True
+
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> "Differences":
         """The step's gradient."""
         problem.student.require(require_hessian)
-        loss, buffers = loss_function(problem, state, teacher, step)
+        loss, buffers = loss_function(problem, state, phi, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
         theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
-        phi = detached(teacher)
+        phi = detached(phi)
         moved = leaves({k: theta[k] for k in step.settings})
         processes = problem.processes
         here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)

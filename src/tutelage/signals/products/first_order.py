@@ -6,12 +6,12 @@ import torch
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.signals.products.automatic import Automatic
-from tutelage.signals.products.protocol import Linearised, Product
+from tutelage.signals.products.product import Linearised, Product
 from tutelage.types import Params, Step, StudentState
 
 
 @dataclass(frozen=True)
-class FirstOrder:
+class FirstOrder(Product):
     """``H v = 0``, and ``M v`` as another way to take products gives it.
 
     An approximation: with SGD the adjoint passes every step unchanged, so that the start's
@@ -25,24 +25,33 @@ class FirstOrder:
     exact: Product = field(default_factory=Automatic)
     """gives ``M v``"""
 
+    @property
+    def by_differences(self) -> bool:
+        """Whether ``M v`` is a difference of values."""
+        return self.exact.by_differences
+
+    def gives_gradient(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - a hook
+        """Whether ``mixed`` computes the step's gradient as well."""
+        return False
+
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> "WithoutHessian":
         """The step's gradient at a student."""
-        if teacher:
-            return WithoutHessian(self.exact.linearise(problem, state, teacher, step), state)
-        return WithoutHessian(DetachedGradient(*problem.gradient(state, teacher, step)), state)
+        if phi:
+            return WithoutHessian(self.exact.linearise(problem, state, phi, step), state)
+        return WithoutHessian(DetachedGradient(*problem.gradient(state, phi, step)), state)
 
     def mixed(
         self,
         problem: BilevelProblem,
         state: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        return self.exact.mixed(problem, state, teacher, step, v)
+        return self.exact.mixed(problem, state, phi, step, v)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tutelage.functional.derivatives import named_operators
 from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
 from tutelage.per_example.forward import load_forward_mode
-from tutelage.signals.products.protocol import Product
+from tutelage.signals.products.product import Product
 from tutelage.signals.products.view import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 
@@ -30,13 +30,13 @@ class ForwardOverReverse(Product):
     """
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> "AlongDirections":
         """The step's gradient."""
         problem.student.require(require_hessian)
-        loss, buffers = loss_function(problem, state, teacher, step)
+        loss, buffers = loss_function(problem, state, phi, step)
         # the gradient of what the step moves; it may depend on what an earlier step moved
-        theta, phi = detached(state.params), detached(teacher)
+        theta, phi = detached(state.params), detached(phi)
         moved = leaves({k: theta[k] for k in step.settings})
         processes = problem.processes
         here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)

@@ -5,11 +5,9 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.replay_context import detach
 from tutelage.functional.trees import leaves, named_grad
 from tutelage.per_example import (
     Losses,
@@ -18,10 +16,10 @@ from tutelage.per_example import (
     forward_difference_dots,
     forward_dots,
 )
-from tutelage.precision import wide
-from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
+from tutelage.precision import FULL, wide
+from tutelage.signals.products.row_dots import DotProducts, losses_function, only_weighs
 from tutelage.teacher import is_deep
-from tutelage.types import Lesson, Observation, Params, Step, StudentState
+from tutelage.types import Params, Step, StepObservation, StudentState
 
 Method = Literal["forward", "ghost", "difference", "one-sided"]
 CLOSE = 3e-4
@@ -30,7 +28,7 @@ hypergradient's error was 0.2 to 0.4% here and 0.7 to 0.8% at three times as muc
 
 
 @dataclass(frozen=True)
-class Alignment:
+class Alignment(DotProducts):
     """``M v`` from per-example dot products; ``H v`` by double backward.
 
     Where the teacher enters through weights only, the loss is linear in the per-example losses,
@@ -51,27 +49,34 @@ class Alignment:
             allowed = ", ".join(get_args(Method))
             raise ValueError(f"method must be one of {allowed}, got {self.method}.")
 
-    def records(self, problem: BilevelProblem) -> bool:
-        """Whether per-example products can be read from a step's own passes."""
-        return self.method == "ghost" and not is_deep(problem.teacher)
+    @property
+    def by_differences(self) -> bool:
+        """Whether ``M v`` is a difference of values."""
+        return self.method in ("difference", "one-sided")
 
-    def linearise(
-        self, problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
-    ) -> GradientGraph:
-        """The step's gradient with its graph."""
-        return DoubleBackward().linearise(problem, state, teacher, step)
+    def check(self, problem: BilevelProblem) -> None:
+        """Refuse micro-batches for ``"ghost"``."""
+        if problem.micro_batch is not None and self.method == "ghost":
+            reason = "Alignment('ghost') reads one pass over all rows; 'forward' does not"
+            raise ValueError(f"micro_batch={problem.micro_batch} does not work here: {reason}.")
+
+    def records(self, problem: BilevelProblem) -> bool:
+        """Whether the dot products can be read from recorded passes."""
+        return self.method == "ghost" and not is_deep(problem.teacher)
 
     def dots(
         self,
         problem: BilevelProblem,
-        state: StudentState,
-        lesson: Lesson,
+        start: StudentState,
         step: Step,
         v: Params,
+        observed: StepObservation,
     ) -> Tensor:
-        """``<dl_i/dtheta, v>`` for every row."""
-        losses, _ = losses_function(problem, state, lesson, step)
-        return self._dots(problem, losses, state.params, v, len(lesson.ids))
+        """``<d l_i / d theta, v>`` [L] at a real step, by passes of its own."""
+        if self.method == "one-sided":
+            return one_sided(problem, start, step, v, observed)
+        losses, _ = losses_function(problem, start, observed.lesson, step)
+        return self._dots(problem, losses, start.params, v, len(observed.lesson.ids))
 
     def _dots(
         self, problem: BilevelProblem, losses: Losses, params: Params, v: Params, rows: int
@@ -92,12 +97,12 @@ class Alignment:
         self,
         problem: BilevelProblem,
         state: StudentState,
-        teacher: Params,
+        phi: Params,
         step: Step,
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        lesson = problem.lesson(teacher, step.batch)
+        lesson = problem.lesson(phi, step.batch)
         if not only_weighs(problem, lesson):
             raise UnsupportedStudentError(
                 f"{type(problem.teacher).__name__} does more than weigh examples, so dot "
@@ -109,44 +114,8 @@ class Alignment:
             with torch.no_grad():
                 losses({})
         dots = self._dots(problem, losses, state.params, v, len(lesson.ids))
-        weights = problem.weights(teacher, lesson, observations[0], step.batch.seed)
-        return named_grad(problem.reduce(dots, weights, lesson), teacher)
-
-
-def only_weighs(problem: BilevelProblem, lesson: Lesson) -> bool:
-    """Whether the teacher's parameters enter the loss through weights alone.
-
-    Args:
-        problem: The student learning under the teacher.
-        lesson: What it prepared.
-
-    Returns:
-        False where the lesson depends on them, or weights on the student's parameters.
-    """
-    visible = (lesson.inputs, lesson.targets, lesson.aux)
-    return not is_deep(problem.teacher) and not any(
-        part is not None and part.requires_grad for part in visible
-    )
-
-
-def losses_function(
-    problem: BilevelProblem, state: StudentState, lesson: Lesson, step: Step
-) -> tuple[Losses, list[Observation]]:
-    """The student's losses as a function of its parameters, and a list of observations."""
-    observations: list[Observation] = []
-
-    def losses(params: Params) -> Tensor:
-        moved = state._replace(params=state.params | params)
-        observation, _ = problem.observe(moved, lesson, step)
-        features = {k: unpack_dual(f).primal for k, f in observation.features.items()}
-        values, logits = (
-            unpack_dual(observation.losses).primal,
-            unpack_dual(observation.logits).primal,
-        )
-        observations.append(detach(Observation(values, logits, features, step.progress)))
-        return observation.losses
-
-    return losses, observations
+        weights = problem.weights(phi, lesson, observations[0], step.batch.seed)
+        return named_grad(problem.reduce(dots, weights, lesson), phi)
 
 
 def ghost(
@@ -160,3 +129,24 @@ def ghost(
         recording.verify(found)
         torch.autograd.grad(found.sum(), list(theta.values()), allow_unused=True)
     return recording.dots(v, recording.ones())
+
+
+def one_sided(
+    problem: BilevelProblem,
+    start: StudentState,
+    step: Step,
+    v: Params,
+    observed: StepObservation,
+) -> Tensor:
+    """``(l_i(theta + e v) - l_i(theta)) / e``, with known losses at the step.
+
+    One forward pass, where central differences take two; both are taken anew in float32 where
+    the step was in half precision, whose losses are no good for differences.
+    """
+    lesson, here = observed.lesson, observed.observation.losses
+    half = lesson.autocast != FULL or any(p.dtype != wide(p).dtype for p in v.values())
+    losses, _ = losses_function(problem, start, lesson._replace(autocast=FULL), step)
+    if half:
+        with torch.no_grad():
+            here = losses({k: wide(p) for k, p in start.params.items()})
+    return forward_difference_dots(losses, start.params, v, here, CLOSE)

@@ -14,7 +14,7 @@ Loss = Callable[[Params, Params], Tensor]
 
 
 def loss_function(
-    problem: BilevelProblem, state: StudentState, teacher: Params, step: Step
+    problem: BilevelProblem, state: StudentState, phi: Params, step: Step
 ) -> tuple[Loss, Params]:
     """The training loss near a student, with fixed inputs of ``weigh``.
 
@@ -22,7 +22,7 @@ def loss_function(
     gradient; they do see what the teacher prepared for this step.
     """
     with torch.no_grad():
-        here, buffers = problem.observe(state, problem.lesson(teacher, step.batch), step)
+        here, buffers = problem.observe(state, problem.lesson(phi, step.batch), step)
     fixed = detach(here)
 
     def loss(theta: Params, phi: Params) -> Tensor:
