@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 MINUTES ?= 20
 SEED ?= 0
 
-.PHONY: demo test check fuzz wheel docs format benchmarks clean
+.PHONY: demo test check fuzz wheel versions docs format benchmarks clean
 
 demo: $(VENV)/.train  ## Train taught and untaught students on real digits; prints a table, writes a report.
 	$(BIN)/tutelage train
@@ -23,6 +23,10 @@ fuzz: $(VENV)/.dev  ## Random training situations, tables and folders against sl
 
 wheel: $(VENV)/.dev  ## The wheel, installed outside of the checkout: README, commands, examples; half an hour.
 	$(BIN)/python -m tests.wheel
+
+versions: $(VENV)/.dev  ## The oldest and the newest releases allowed, in environments of 7 GB each; an hour or two.
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.versions build/versions oldest newest
+	$(BIN)/python -m tests.docs.tables
 
 docs: $(VENV)/.dev  ## The documentation site, in build/docs; warnings are errors.
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs

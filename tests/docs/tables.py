@@ -6,12 +6,14 @@ from pathlib import Path
 
 from tests.docs import costs, grid, pays, wrong_labels
 from tests.docs.measured import ROOT, gains_table
+from tests.versions import table as versions
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "choose": {"grid": grid.table, "gains": gains_table},
     "inspection": wrong_labels.TABLES,
     "performance": costs.TABLES,
     "pays": {"cells": pays.cells, "decided": pays.decided},
+    "versions": {"versions": versions},
 }
 """by page and name"""
 

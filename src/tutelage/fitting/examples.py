@@ -26,6 +26,8 @@ UNKNOWN = 2**31
 """in place of the number of classes until the student's logits are known"""
 PAIR = "a pair (inputs, class ids) of tensors or arrays, or a data set of such pairs"
 NOT_INDEXED = str, Mapping, Tensor, np.ndarray, IterableDataset
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""of dtypes that torch 2.9 does not index, those of the same size that it does"""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Examples:
     def read(self, rows: Tensor) -> Batch:
         """The examples with these indices, which are their ids."""
         if isinstance(self.source, tuple):
-            inputs, labels = (part[rows.to(part.device)] for part in self.source)
+            inputs, labels = (_rows_of(part, rows) for part in self.source)
         else:
             inputs, labels = self._collated([self.source[row] for row in rows.tolist()])
         inputs, labels = inputs.detach(), labels.detach()
@@ -73,8 +75,8 @@ class Examples:
     def of_rows(self, rows: Tensor) -> "Examples":
         """Some of the examples of a pair of tensors."""
         assert isinstance(self.source, tuple)
-        inputs, labels = self.source
-        return replace(self, source=(inputs[rows], labels[rows]))
+        inputs, labels = (_rows_of(part, rows) for part in self.source)
+        return replace(self, source=(inputs, labels))
 
     def _collated(self, found: list[Any]) -> tuple[Tensor, Tensor]:
         try:
@@ -168,6 +170,12 @@ class _Reading(Dataset[tuple[Tensor, ...]]):
         with seeded_generators() as start:
             start(self.requests[place].seed)
             return tuple(self.examples.read(self.requests[place].rows)[:3])
+
+
+def _rows_of(part: Tensor, rows: Tensor) -> Tensor:
+    if (signed := SIGNED.get(part.dtype)) is not None:
+        return _rows_of(part.view(signed), rows).view(part.dtype)
+    return part[rows.to(part.device)]
 
 
 def _source(name: str, given: Any) -> tuple[Tensor, Tensor] | Indexed:

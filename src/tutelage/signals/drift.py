@@ -134,6 +134,7 @@ class UndoneWindow(NamedTuple):
 
 
 def _share(part: Tensor, whole: Tensor) -> float:
+    part, whole = part.detach(), whole.detach()  # float() warns of others
     return float(part / whole) if float(whole) else 0.0
 
 

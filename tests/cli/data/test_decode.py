@@ -118,6 +118,6 @@ def test_the_first_of_several_frames_is_read_and_said_to_be(kind):
 
 
 def test_a_preview_beside_a_photo_is_no_frame():
-    photo = encoded(FRAMES[0], "MPO", save_all=True, append_images=FRAMES[1:])
+    photo = encoded(FRAMES[0], "MPO", save_all=True, append_images=FRAMES[1:2])
     assert getattr(Image.open(io.BytesIO(photo)), "is_animated", False)
     assert gather([("row 1", photo)], 1, STRICT, where="toy", root=Path()).notes == ()
