@@ -2,7 +2,8 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,21 @@ def _without_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
-def pytest_collection_finish() -> None:
+REPEATED = pytest.StashKey[set[pytest.Item]]()
+"""cases whose types need no check, as those of earlier cases are checked"""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Check types once for each value of a parameter: checks take half of a training step."""
+    off = item in item.session.stash[REPEATED]
+    with type_checks.unchecked() if off else nullcontext():
+        return (yield)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Let garbage collections, which memory tests wait for, pass over all that is imported."""
+    session.stash[REPEATED] = type_checks.repeated(session.items)
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # the first imports torch._dynamo
     gc.collect()
     gc.freeze()

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
@@ -11,6 +12,7 @@ from torch.optim import SGD, Adam
 
 from tests.cases import OPTIMIZERS, B, C, InputWeigher, build, stream, watched
 from tests.tutoring import live_tensors, teaching
+from tests.type_checks import unchecked
 from tutelage.signals import (
     ConjugateGradient,
     Implicit,
@@ -54,10 +56,12 @@ WHOLE: dict[str, WholeRun] = {
 
 
 @pytest.fixture(autouse=True)
-def _only_what_is_new() -> None:
-    """Let the count pass over everything that was there before the test."""
+def _only_what_is_new() -> Iterator[None]:
+    """Let the count pass over what was there before the test; types are not checked."""
     gc.collect()
     gc.freeze()
+    with unchecked():
+        yield
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,16 @@ def test_a_function_in_a_function_is_checked_where_checks_are_on() -> None:
         checked(inner)("a")
     with unchecked():
         assert checked(inner) is inner
+
+
+@pytest.mark.parametrize("one", ["a", "b"])
+@pytest.mark.parametrize("other", ["x", "y"])
+def test_a_product_is_checked_once_for_each_value(request, one, other) -> None:
+    del one, other
+    cases = [
+        item
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.function is request.function
+    ]
+    last_of_all = len(cases) == 4 and request.node is cases[-1]
+    assert jaxtyping.config.jaxtyping_disable == last_of_all

@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jaxtyping
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 import torch
 from PIL import Image
 from torch import Tensor
 
 from papers.__main__ import main as papers_main
+from tests.type_checks import unchecked as unchecked
+from tutelage_cli import report
 from tutelage_cli.cli import main
+from tutelage_cli.train import report_content
 
 PLAIN = ["--controls", "none"]
 QUICK = ["--epochs", "2", "--seeds", "1", "--held-out", "9", "--batch-size", "8"]
@@ -86,13 +89,12 @@ def one_line(answer: Answer, *parts: object) -> None:
 
 
 @contextlib.contextmanager
-def unchecked() -> Iterator[None]:
-    """Without the type checks that pytest puts around every function, as users run it."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    try:
+def undrawn() -> Iterator[None]:
+    """Reports hold one word: to draw one takes longer than a quick run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_content, "run_content", lambda *_: None)
+        patch.setattr(report, "write", lambda _, path: path.write_text("report"))
         yield
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def found(folder: Path) -> dict[str, bytes]:

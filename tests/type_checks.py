@@ -1,12 +1,14 @@
 """Type checks around every function of the packages, at a third of what jaxtyping's take."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, get_args
 
 import jaxtyping
+import pytest
 from beartype import beartype
 
 _OF_SHAPES = jaxtyping.jaxtyped
@@ -20,6 +22,34 @@ def cheaper() -> None:
     makes anew, is left as it is.
     """
     jaxtyping.jaxtyped = _jaxtyped
+
+
+@contextlib.contextmanager
+def unchecked() -> Iterator[None]:
+    """Without the type checks that pytest puts around every function, as users run it."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)
+
+
+def repeated(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """Cases of a test whose every parameter has a value that an earlier case of it has.
+
+    Of a product of tables, all but the first case of each value of each table.
+    """
+    seen: set[tuple[object, str, int]] = set()
+    found: set[pytest.Item] = set()
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            values = item.callspec.params.items()
+            own = {(item.function, name, id(value)) for name, value in values}
+            if own <= seen:
+                found.add(item)
+            seen |= own
+    return found
 
 
 def _jaxtyped(*, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -13,8 +13,9 @@ from PIL import Image
 
 from tests.trained import found, one_line, pictures, run
 
-QUICK = ["--epochs", "3", "--seeds", "2", "--held-out", "12", "--batch-size", "8"]
-QUICK += ["--jobs", "1", "--controls", "none", "--teacher", "margin-loss"]
+pytestmark = pytest.mark.usefixtures("report_in_a_word")
+QUICK = ["--epochs", "3", "--held-out", "12", "--batch-size", "8", "--jobs", "1"]
+QUICK += ["--controls", "none", "--teacher", "margin-loss"]
 LOOK = ["--by", "loss", "--max-fpr", "0.35", "--arm", "untaught"]
 CLASSES = ("cat", "dog", "emu")
 N = 60
@@ -41,9 +42,9 @@ def table(file: str, columns: dict[str, list]) -> str:
     return file
 
 
-def trained(data: str, *flags: str) -> dict[str, bytes]:
+def trained(data: str, *flags: str, seeds: int = 1) -> dict[str, bytes]:
     """Train a run; returns what the data hold."""
-    answer = run("train", data, *QUICK, *flags, "--out", "run")
+    answer = run("train", data, *QUICK, "--seeds", seeds, *flags, "--out", "run")
     assert answer.code == 0, answer
     place = Path(data)
     return found(place) if place.is_dir() else {data: place.read_bytes()}
@@ -88,7 +89,7 @@ def trains(told: dict) -> None:
 
 def test_a_folder_of_pictures_becomes_a_listing_that_trains(tmp_path):
     pictures(Path("animals"))
-    before = trained("animals")
+    before = trained("animals", seeds=2)
     for by in ("drop", "replace"):
         told = fixed(by, out=by)
         wrong = flagged()
@@ -128,7 +129,7 @@ def test_a_listing_keeps_its_columns_and_finds_its_pictures(tmp_path):
         "list.csv",
         {"file": paths, "of": [f"{p}, it" for p in paths], "class": [p[8:11] for p in paths]},
     )
-    before = trained("list.csv")
+    before = trained("list.csv", seeds=2)
     told = fixed(out="else/where")
     rows, wrong = rows_of("else/where/train.csv"), flagged()
     assert [*rows[0]] == ["file", "of", "class"]
@@ -225,7 +226,7 @@ def test_features_of_parquet_and_labels_of_a_file_beside_them():
 
 
 def test_digits_with_drawn_noise_are_written_as_pictures():
-    answer = run("train", "mnist5k", "--limit", "150", *QUICK, "--out", "run")
+    answer = run("train", "mnist5k", "--limit", "150", *QUICK, "--seeds", "2", "--out", "run")
     assert answer.code == 0, answer
     words = ("inspect", "run", *LOOK, "--fix", "fixed")
     one_line(run(*words), "another label for each seed", "--seed 0")

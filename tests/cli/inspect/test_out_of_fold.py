@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.cli.inspect.test_own_table import table
-from tests.trained import one_line, run, unchecked
+from tests.trained import one_line, run, unchecked, undrawn
 from tutelage.crossfit import label_errors, stratified_folds
 from tutelage.randomness import mixed_seed
 from tutelage_cli.inspect.out_of_fold import _learnt
@@ -30,7 +30,7 @@ def folded(tmp_path_factory):
     for name, rows in {"data": slice(0, 220), "checked": slice(220, 260)}.items():
         np.savez(place / f"{name}.npz", features=vectors[rows], label=labels[rows])
     data, checked = place / "data.npz", place / "checked.npz"
-    with unchecked():
+    with unchecked(), undrawn():
         answer = run("train", data, "--held-out-from", checked, *FLAGS, "--out", place / "run")
     assert answer.code == 0, answer
     return place / "run"

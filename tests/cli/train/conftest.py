@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.trained import QUICK, pictures, run, unchecked
-from tutelage_cli import report
-from tutelage_cli.train import report_content
 
 TAUGHT = ["--teacher", "margin-loss", "internal-state", "--noise", "uniform:0.6"]
 
@@ -16,15 +14,6 @@ TAUGHT = ["--teacher", "margin-loss", "internal-state", "--noise", "uniform:0.6"
 def _unchecked() -> Iterator[None]:
     """Functions are not type checked, as users run them."""
     with unchecked():
-        yield
-
-
-@pytest.fixture
-def report_in_a_word() -> Iterator[None]:
-    """Drawing the report takes longer than a quick run, and other tests look at it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_content, "run_content", lambda *_: None)
-        patch.setattr(report, "write", lambda _, path: path.write_text("report"))
         yield
 
 

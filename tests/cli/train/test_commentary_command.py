@@ -31,6 +31,7 @@ def learnt(pets: Path, out: str, *words: object) -> dict[str, torch.Tensor]:
     return load_file(Path(out) / "weights.safetensors")
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
 @pytest.mark.parametrize("teacher", LEARNT)
 def test_every_teacher_is_learnt_shown_and_trains_another_student(pets, teacher, algorithm):
@@ -148,6 +149,7 @@ def test_a_commentary_that_is_there_is_not_replaced(pets):
     assert [path.name for path in Path("other").iterdir()] == ["mine"]
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_the_card_records_the_gain_beside_the_controls_of_a_run(pets):
     learnt(pets, "it", "--teacher", "loss")
     answer = run("commentary", "card", "it")
@@ -175,6 +177,7 @@ def test_the_card_records_the_gain_beside_the_controls_of_a_run(pets):
     one_line(run("commentary", "card", "other", "--run", "run"), "no run with", "--commentary")
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_the_commentary_of_a_run_says_what_it_gained_there(pets):
     words = ["--epochs", 1, "--seeds", 1, "--held-out", 9, "--batch-size", 8, "--jobs", 1]
     words += ["--controls", "none", "--teacher", "margin-loss", "--out", "run"]

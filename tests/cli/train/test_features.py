@@ -119,6 +119,7 @@ def test_a_linear_student_is_taught_too():
     assert answer.code == 0, answer
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_two_processes_train_the_same_students_as_one():
     for jobs, out in (("1", "one"), ("2", "two")):
         words = ["--jobs", jobs] if jobs == "2" else []
@@ -185,6 +186,7 @@ def test_arrays_that_are_no_tables_of_numbers_are_one_line(values, message):
     one_line(run("train", "odd.npy", "--labels-from", "y.csv", *QUICK), message)
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize(
     "values",
     [
@@ -325,6 +327,7 @@ def test_what_is_missing_in_files_is_one_line():
     one_line(run("train", "y.csv", "--feature-column", "z", *QUICK), "--feature-column is 'z'")
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
 @pytest.mark.parametrize("teacher", ["margin-loss", "internal-state", "loss", "l2t-loss"])
 def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):

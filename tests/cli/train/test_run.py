@@ -201,6 +201,7 @@ def test_report_stands_alone_and_says_what_the_summary_says(trained):
     assert "--noise uniform:0.6" in page.text
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_all_arms_of_a_seed_saw_the_same_data_order_and_first_student(pets, tmp_path):
     # A student that does not learn keeps its first weights, while the running statistics of
     # its batch normalisation tell every batch that it saw and their order.
@@ -249,6 +250,7 @@ def test_untaught_arm_equals_plain_training(trained):
     assert content(student / "result.json")["test_accuracy"] == float(right)
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_same_command_gives_the_same_students(trained, pets, tmp_path):
     answer = run("train", pets, *QUICK, *TAUGHT, "--out", tmp_path / "again")
     assert answer.code == 0, answer

@@ -93,6 +93,7 @@ def test_settings_of_texts_are_refused_for_images():
     one_line(run("commentary", "learn", "mnist5k", "--max-length", "9"), "is about texts")
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
 @pytest.mark.parametrize("teacher", ["margin-loss", "internal-state", "loss", "l2t-loss"])
 def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):
