@@ -170,7 +170,7 @@ class InputWeigher(nn.Module):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(D, 3), nn.Tanh(), nn.Linear(3, 1))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
         return self.net(lesson.inputs).sigmoid().squeeze(1)
 
 

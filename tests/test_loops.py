@@ -128,7 +128,7 @@ def test_a_long_run_with_adam_keeps_few_states() -> None:
             super().__init__()
             self.net = nn.Linear(D, 1, dtype=torch.float64)
 
-        def weigh(self, lesson, observation):  # noqa: ARG002 - the seam
+        def weigh(self, lesson, observation):  # noqa: ARG002 - the interface
             nonlocal most, calls
             calls += 1
             if calls % 97 == 0:  # counting looks at every object there is

@@ -37,7 +37,7 @@ class Counting(nn.Module):
     def weigh(self, lesson, observation) -> Tensor:
         return self.inner.weigh(lesson, observation) / (1 + self.count)
 
-    def remember(self, lesson, observation):  # noqa: ARG002 - the seam
+    def remember(self, lesson, observation):  # noqa: ARG002 - the interface
         assert not observation.losses.requires_grad
         return {"count": self.count + 1}
 

@@ -69,7 +69,7 @@ class Pair(nn.Linear):
         return super().forward(input), input
 
 
-def same(inputs: Tensor, /, *, seed: int) -> Tensor:  # noqa: ARG001 - the seam
+def same(inputs: Tensor, /, *, seed: int) -> Tensor:  # noqa: ARG001 - the interface
     return inputs * 1.5
 
 

@@ -26,7 +26,7 @@ class Everything(nn.Module):
     def prepare(self, batch: Batch) -> Lesson:
         return as_lesson(batch)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return 2 * observation.losses
 
 

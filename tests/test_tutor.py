@@ -422,7 +422,7 @@ def test_frozen_and_unused_parameters_stay_as_they_are_and_change_no_hypergradie
 @pytest.mark.parametrize("signal", SIGNALS, ids=lambda s: type(s).__name__)
 def test_batches_without_weight_leave_the_student_alone_and_are_warned_of_once(signal) -> None:
     class Nothing(InputWeigher):
-        def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+        def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
             return (self.net(lesson.inputs).squeeze(1) - 1e3).relu()
 
     student, teacher = build("relu network"), Nothing().double()
@@ -489,7 +489,7 @@ def test_the_record_of_a_lesson_of_copies_has_a_row_for_each_copy() -> None:
 class Column(InputWeigher):
     """Gives its weights as a column, as a network with one output does."""
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return self.net(lesson.inputs).sigmoid()
 
 

@@ -29,7 +29,7 @@ from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.storage.atomic_files import write_atomically
-from tutelage.teachers import BroughtCopies, Together
+from tutelage.teachers import GivenCopies, Together
 from tutelage.training.tutor import Tutor
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.cache import cache_folder
@@ -135,7 +135,7 @@ def trained(
         rule, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
     )
     teacher = Together(
-        BroughtCopies(), weigher(method.loss, settings.temperature, settings.weight)
+        GivenCopies(), weigher(method.loss, settings.temperature, settings.weight)
     )
     tutor = Tutor(
         own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=settings.micro_batch

@@ -56,7 +56,7 @@ class BilevelProblem:
     """norm to which gradients are clipped before the optimiser sees them; None: they are not"""
     processes: Processes = ALONE
     """those that train the student together: losses and derivatives with respect to the teacher
-    are shares, which add up over them; what concerns the student is whole in each"""
+    are summands, one of each process; the student and its gradient are complete in each"""
     micro_batch: int | None = None
     """rows that the student sees at a time; None: all"""
 

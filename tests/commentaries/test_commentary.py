@@ -203,7 +203,7 @@ def seen_by(student: nn.Module, taps: Sequence[str]) -> tuple[Lesson, Observatio
 
 
 def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
-    weigh: Callable[[Lesson, Observation], Tensor] = teacher.weigh  # pyright: ignore[reportAssignmentType] - the seam
+    weigh: Callable[[Lesson, Observation], Tensor] = teacher.weigh  # pyright: ignore[reportAssignmentType] - the interface
     with torch.no_grad():
         return weigh(*seen_by(student, taps_of(teacher)))
 

@@ -34,7 +34,7 @@ def test_a_nearest_neighbour_student_is_not_asked_about_what_it_learned_by_heart
     x = torch.randn(60, 2, generator=generator)
     noise = torch.randint(0, 2, (60,), generator=generator)  # nothing to learn
 
-    def fit(train: Tensor, predict: Tensor, fold: int) -> Tensor:  # noqa: ARG001 - the seam
+    def fit(train: Tensor, predict: Tensor, fold: int) -> Tensor:  # noqa: ARG001 - the interface
         nearest = torch.cdist(x[predict], x[train]).argmin(1)
         return torch.nn.functional.one_hot(noise[train][nearest], 2).float()
 
@@ -135,7 +135,7 @@ def test_a_killed_process_leaves_whole_files_alone(tmp_path):
 
 def giving(found: object):
     """A fit that gives the same whatever it is asked."""
-    return lambda train, predict, fold: found  # noqa: ARG005 - the seam
+    return lambda train, predict, fold: found  # noqa: ARG005 - the interface
 
 
 ROW = [0.5, 0.5]

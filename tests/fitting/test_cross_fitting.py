@@ -14,7 +14,7 @@ from torch.utils.data import IterableDataset, TensorDataset
 import tutelage as tl
 from tests.fitting.test_fit import CHECKED, TEST, TRAINING, WRONG, network, run, same
 from tests.trained import unchecked
-from tutelage.crossfit import cross_fitting as rounds
+from tutelage.crossfit import stages
 from tutelage.crossfit.fold_settings import TRIED
 from tutelage.errors import UsageError
 from tutelage.fitting import cross_fitting, fit_loop
@@ -187,7 +187,7 @@ def test_students_of_folds_start_from_the_student_that_is_given(monkeypatch) -> 
 def test_the_given_labels_are_trained_on_where_correction_is_shown_to_be_worse(
     monkeypatch,
 ) -> None:
-    monkeypatch.setattr(rounds, "last_not_worse", lambda _: 0)
+    monkeypatch.setattr(stages, "last_not_worse", lambda _: 0)
     found = cross_fitted()
     assert torch.equal(found.targets, nn.functional.one_hot(TRAINING[1], CLASSES).float())
     assert "show plain students of folds to be better" in found.report()

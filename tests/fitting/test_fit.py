@@ -399,7 +399,7 @@ def test_defaults_are_those_of_the_application(tmp_path) -> None:
         own = FitSettings(epochs, 1, settings.decay_at, 0.0, 1, 0, 2)
         job = Job(tmp_path, "untaught", 0, TrainSettings(epochs=epochs))
         rates = [learning_rate(job.settings, epoch) for epoch in range(epochs)]
-        assert [settings.lr * own.decay(epoch) for epoch in range(epochs)] == rates
+        assert [settings.lr * own.lr_factor(epoch) for epoch in range(epochs)] == rates
 
 
 @pytest.mark.parametrize(

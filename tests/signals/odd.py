@@ -224,7 +224,7 @@ class NoisyCopies(nn.Module):
         inputs = inputs + self.noise * torch.randn_like(inputs)
         return Lesson(inputs, batch.targets[rows], batch.ids[rows], rows)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return (lesson.inputs @ self.direction).exp()
 
 

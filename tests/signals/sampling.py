@@ -26,7 +26,7 @@ class ByLogit(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(torch.tensor([0.3, -0.5, 0.8]))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return self.logits[lesson.ids].sigmoid()
 
 
@@ -101,7 +101,7 @@ class Weighs(nn.Module):
 class RowLosses(Weighs):
     """Has the student descend another loss beside its weights."""
 
-    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return observation.losses**2 + self.slope * observation.losses
 
 

@@ -35,7 +35,7 @@ class Factor(nn.Module):
         super().__init__()
         self.a = nn.Parameter(torch.tensor(0.5))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
         return self.a.expand(len(lesson.ids))
 
 

@@ -26,7 +26,7 @@ class ByExample(nn.Module):
         super().__init__()
         self.phi = nn.Parameter(torch.linspace(-1, 1, B, dtype=F64))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
         return self.phi[lesson.ids].sigmoid()
 
 

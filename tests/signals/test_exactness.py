@@ -212,7 +212,7 @@ def test_a_batch_without_weight_gives_a_finite_hypergradient(signal) -> None:
             super().__init__()
             self.net = nn.Linear(D, 1, dtype=torch.float64)
 
-        def weigh(self, lesson, observation):  # noqa: ARG002 - the seam
+        def weigh(self, lesson, observation):  # noqa: ARG002 - the interface
             return (self.net(lesson.inputs).squeeze(1) - 1e3).relu()
 
     with pytest.warns(UserWarning, match="carried no weight"):

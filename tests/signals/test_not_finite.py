@@ -170,7 +170,7 @@ class Remembering(nn.Module):
         super().__init__()
         self.percentile = LossPercentile(percentile=1.0, decay=0.5)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return torch.ones_like(observation.losses)
 
 

@@ -260,7 +260,7 @@ def test_log_probabilities_of_another_shape_are_refused(signal) -> None:
 
 def test_a_teacher_under_autocast_keeps_as_often_as_it_says() -> None:
     class Rarely(nn.Module):
-        def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the seam
+        def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
             return torch.full((20000,), 1e-3, dtype=torch.bfloat16)
 
     torch.manual_seed(0)

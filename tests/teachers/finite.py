@@ -109,7 +109,7 @@ def direct_term(
 ) -> dict[str, Tensor]:
     """What is left of the implicit gradient where the student could not move."""
 
-    def nothing(matvec: object, v: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG001 - the seam
+    def nothing(matvec: object, v: dict[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG001 - the interface
         return {k: torch.zeros_like(t) for k, t in v.items()}
 
     estimate, _ = train(build, teacher, [batch], held_out, Implicit(nothing))

@@ -7,13 +7,6 @@ teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of
 ``cross_fit`` for the whole procedure.
 """
 
-from tutelage.crossfit.cross_fitting import (
-    CrossFitted,
-    FoldPredictions,
-    FoldTraining,
-    OutOfFold,
-    cross_fit,
-)
 from tutelage.crossfit.folds import stratified_folds
 from tutelage.crossfit.label_errors import LabelErrors, label_errors, wrong_between
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
@@ -22,6 +15,13 @@ from tutelage.crossfit.posterior import (
     label_posterior,
     refined_transitions,
     sharpened,
+)
+from tutelage.crossfit.stages import (
+    CrossFitted,
+    FoldPredictions,
+    FoldTraining,
+    StagePredictions,
+    cross_fit,
 )
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 
@@ -32,7 +32,7 @@ __all__ = [
     "FoldTraining",
     "ForwardCorrected",
     "LabelErrors",
-    "OutOfFold",
+    "StagePredictions",
     "cross_fit",
     "estimate_transitions",
     "label_errors",

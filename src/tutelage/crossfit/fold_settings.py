@@ -5,7 +5,8 @@ from typing import NamedTuple
 VERSION = 3
 """of the procedure; what students of folds of another version left is not gone on from"""
 FEWEST = 480
-"""steps of which students of folds take shares where their run has fewer"""
+"""a student of a fold takes its share of these steps where its run has fewer, but no more steps
+than its run has"""
 
 
 class FoldSettings(NamedTuple):
@@ -13,7 +14,7 @@ class FoldSettings(NamedTuple):
 
     share: float
     """of the steps of the run's epochs over the examples that the student trains on"""
-    decay: float
+    decay_factor: float
     """times the run's weight decay"""
 
     def steps(self, total: int) -> int:
@@ -35,13 +36,13 @@ SHRINKAGE = 0.3
 
 
 def corrected_settings(chosen: FoldSettings) -> FoldSettings:
-    """How students of folds go on under the corrected loss, where more decay teaches less."""
-    return FoldSettings(LATER_SHARE, max(1.0, chosen.decay / 2))
+    """Of the corrected stage: half of the weight decay, which slows learning there."""
+    return FoldSettings(LATER_SHARE, max(1.0, chosen.decay_factor / 2))
 
 
 def distilled_settings(chosen: FoldSettings) -> FoldSettings:
     """How fresh students of folds train on posteriors."""
-    return FoldSettings(LATER_SHARE, chosen.decay)
+    return FoldSettings(LATER_SHARE, chosen.decay_factor)
 
 
 def times_seen(checked: int, others: int) -> int:

@@ -41,7 +41,7 @@ OTHERS = (
 )
 RESULT = "cross-fitted"
 """the file with the targets, in a run's folder"""
-PARTS = "folds"
+FOLDS_FOLDER = "folds"
 """the folder of what is kept until then"""
 WORSE = (
     "the checked examples show plain students of folds to be better than corrected ones: "
@@ -69,35 +69,38 @@ class CrossFitting:
 
         def fit(training: FoldTraining) -> FoldPredictions:
             start = students[training.start] if training.start else None
-            name = f"{PARTS}/{training.name}"
-            kept = self.checkpoint.part(name, lambda: self._fitted(training, start))
-            if training.is_plain:
+            name = f"{FOLDS_FOLDER}/{training.name}"
+            kept = self.checkpoint.cached(name, lambda: self._fitted(training, start))
+            if training.is_start:
                 students[training.name] = kept["student"]
             return FoldPredictions(kept["train"], kept["checked"])
 
-        kept = self.checkpoint.part(RESULT, lambda: self._made(fit)._asdict())
-        self.checkpoint.remove(PARTS)
+        kept = self.checkpoint.cached(RESULT, lambda: self._made(fit)._asdict())
+        self.checkpoint.remove(FOLDS_FOLDER)
         return CrossFittedLabels(**kept)
 
     @property
     def _checked(self) -> Examples:
-        assert self.parts.included is not None
-        return self.parts.included
+        assert self.parts.checked_examples is not None
+        return self.parts.checked_examples
 
     def _made(self, fit: Callable[[FoldTraining], FoldPredictions]) -> CrossFittedLabels:
-        assert self.parts.checked is not None
-        given, checked = _labels_of(self.parts.train, self.workers), self.parts.checked.long()
+        assert self.parts.checked_labels is not None
+        given, checked = (
+            _labels_of(self.parts.train, self.workers),
+            self.parts.checked_labels.long(),
+        )
         seed = mixed_seed(_FOLD, self.settings.seed)
         folds = stratified_folds(given, self.settings.folds, seed=seed)
-        found = cross_fit(fit, given, folds, checked.cpu())
-        targets = found.posterior if found.kept else F.one_hot(given, self.parts.classes)
-        right = F.one_hot(checked.cpu(), self.parts.classes)
+        found = cross_fit(fit, given, folds, checked)
+        targets = found.posterior if found.selected else F.one_hot(given, self.parts.classes)
+        right = F.one_hot(checked, self.parts.classes)
         return CrossFittedLabels(
             torch.cat([targets.float(), right.float()]),
             found.posterior.gather(1, given[:, None])[:, 0].float(),
             found.accuracy,
-            found.settings.decay,
-            "" if found.kept else WORSE,
+            found.settings.decay_factor,
+            "" if found.selected else WORSE,
         )
 
     def _fitted(self, training: FoldTraining, start: dict[str, Any] | None) -> dict[str, Any]:
@@ -118,7 +121,7 @@ class CrossFitting:
                 f"The student of fold {training.fold + 1} diverged. Lower the learning rate by "
                 "optimizer=, and scale inputs to about -1..1."
             )
-        return found | ({"student": state_of(student)} if training.is_plain else {})
+        return found | ({"student": state_of(student)} if training.is_start else {})
 
     def _train(self, training: FoldTraining, start: dict[str, Any] | None) -> nn.Module:
         """Train a copy of the student for a share of the run's steps."""
@@ -132,7 +135,7 @@ class CrossFitting:
         if not {p for group in made.param_groups for p in group["params"]} <= set(moving):
             raise UsageError(OTHERS)
         rates = [group["lr"] for group in made.param_groups]
-        scale_weight_decay(made, training.settings.decay)
+        scale_weight_decay(made, training.settings.decay_factor)
         epoch = batch_count(len(rows), self.settings.batch_size)
         steps = training.settings.steps(self.settings.epochs * epoch)
         seed = mixed_seed(_FOLD, self.settings.seed, training.fold)
@@ -140,7 +143,7 @@ class CrossFitting:
         examples = JoinedExamples.join(self.parts.train, self._checked, training.targets)
         requests = _requests(rows, self.settings.batch_size, seed, steps)
         for batch in examples.batches(requests, self.parts.device, self.workers):
-            factor = self.settings.decay_after(tutor.steps / steps)
+            factor = self.settings.lr_factor_after(tutor.steps / steps)
             for group, rate in zip(made.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
             tutor.step(batch)

@@ -161,18 +161,18 @@ def fit(
     rates = [group["lr"] for group in tutor.optimizer.param_groups]
     checkpoint = _checkpoint(folder, settings, parts, tutor)
     cross_fitted = None
-    if parts.included is not None:
+    if parts.checked_examples is not None:
         cross_fitted = CrossFitting(
             student, optimizer, tutor.teacher, parts, settings, checkpoint, workers, progress
         ).labels()
-        joined = JoinedExamples.join(parts.train, parts.included, cross_fitted.targets)
+        joined = JoinedExamples.join(parts.train, parts.checked_examples, cross_fitted.targets)
         parts = replace(parts, train=joined)
-        scale_weight_decay(tutor.optimizer, cross_fitted.decay)
+        scale_weight_decay(tutor.optimizer, cross_fitted.decay_factor)
     state = checkpoint.resume(tutor)
     for epoch in range(len(state.history), settings.epochs):
         start = time.monotonic()
         for group, rate in zip(tutor.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * settings.decay(epoch)
+            group["lr"] = rate * settings.lr_factor(epoch)
         _finish_epoch(
             tutor, parts, state, *_train_epoch(tutor, parts, settings, epoch, workers)
         )
@@ -255,7 +255,10 @@ def _tutor(
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(settings.seed)
             teacher = MarginLoss(student, parts.classes, level="centred")
-    count, more = len(parts.train), 0 if parts.included is None else len(parts.included)
+    count, more = (
+        len(parts.train),
+        0 if parts.checked_examples is None else len(parts.checked_examples),
+    )
     if teacher is None:
         teacher = Plain() if weights is None else _given_weights(weights, count, more)
     teacher.to(parts.device)
@@ -335,7 +338,7 @@ def _checkpoint(
             for group in tutor.optimizer.param_groups
         ]),
         "signal": "none" if updater is None else repr(updater.signal),
-        "cross-fitting": "none" if parts.included is None else f"of version {VERSION}",
+        "cross-fitting": "none" if parts.checked_examples is None else f"of version {VERSION}",
     }
     return Checkpoint(Path(folder), asdict(settings) | parts.marks() | names)
 

@@ -45,9 +45,9 @@ class FitParts:
     validation: Examples | None
     """which choose the epoch"""
     test: Examples | None
-    checked: Tensor | None
+    checked_labels: Tensor | None
     """[H] labels of the checked examples"""
-    included: Examples | None
+    checked_examples: Examples | None
     """the checked examples where the student is trained on them"""
     classes: int
     device: torch.device
@@ -104,7 +104,7 @@ class FitParts:
         fewest = [count, settings.batch_size]
         if self.held_out is not None:
             fewest.append(len(self.held_out))
-        if self.included is not None and 2 <= folds <= count:  # others are refused
+        if self.checked_examples is not None and 2 <= folds <= count:  # others are refused
             fewest.append(count - math.ceil(count / folds))
         return min(fewest)
 
@@ -118,7 +118,7 @@ class FitParts:
         named = {
             "training": self.train,
             "validation": self.validation,
-            "checked": self.held_out or self.included,
+            "checked": self.held_out or self.checked_examples,
         }
         return {
             f"data of {name}": f"{len(part)} {digest(part.source) if part.in_memory else ''}"
@@ -128,12 +128,12 @@ class FitParts:
 
     def missing_classes(self) -> str:
         """A note on classes that no checked example has; empty if there are none."""
-        there = set() if self.checked is None else set(self.checked.tolist())
+        there = set() if self.checked_labels is None else set(self.checked_labels.tolist())
         missing = [label for label in range(self.classes) if label not in there]
         if not there or not missing:
             return ""
         result = "the teacher may take weight from all examples that have"
-        if self.included is not None:
+        if self.checked_examples is not None:
             result = "their labels are taken to be wrong as often as those of other classes"
         return (
             f"no checked example has {first_few(missing, 10)} of the {self.classes} classes: "
@@ -148,7 +148,7 @@ class FitParts:
                 f"{steps} teacher steps are few, below {FEW_STEPS}: train for more epochs, or "
                 "with smaller batches"
             )
-        if self.validation is None and self.included is None:
+        if self.validation is None and self.checked_examples is None:
             found.append("no example chose the best epoch: it is the last one")
         return tuple(filter(None, found))
 

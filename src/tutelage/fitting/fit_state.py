@@ -63,7 +63,7 @@ class Checkpoint:
         state.weights = state.weights.cpu()
         return state
 
-    def part(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def cached(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """A part of the run that is done once, on the CPU: from its file where there is one."""
         if self.folder is None:
             return make()

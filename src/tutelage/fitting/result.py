@@ -21,7 +21,7 @@ class CrossFittedLabels(NamedTuple):
     """the probability that the given label is right"""
     accuracy: float
     """on the checked examples, of students that were not trained on them"""
-    decay: float
+    decay_factor: float
     """of the student's weights, times that of its optimiser"""
     note: str
     """what asks for caution; empty if nothing does"""

@@ -32,12 +32,12 @@ class FitSettings:
         not_negative(self, "teacher_lr")
         shares(self, "decay_at")
 
-    def decay(self, epoch: int) -> float:
+    def lr_factor(self, epoch: int) -> float:
         """The factor of the learning rate; the first epoch has the whole rate."""
         passed = sum(epoch >= max(1, int(share * self.epochs)) for share in self.decay_at)
         return 0.1**passed
 
-    def decay_after(self, share: float) -> float:
+    def lr_factor_after(self, share: float) -> float:
         """The factor after a share of training, where that is no whole number of epochs."""
         return 0.1 ** sum(share >= max(place, 1e-9) for place in self.decay_at)
 

@@ -58,9 +58,9 @@ class UndoneVelocity(NamedTuple):
     """Entries of the momentum buffers of what a window's first step moved."""
 
     before: Params
-    """the step, as they came back"""
+    """reconstructed momentum before the step"""
     after: Params
-    """it"""
+    """momentum after the step"""
 
     @classmethod
     def of(
@@ -103,12 +103,12 @@ class UndoneWindow(NamedTuple):
         """
         lengths = torch.stack(list(self.adjoints)).tolist()
         growth = max(lengths) / lengths[0] if lengths[0] else 1.0
-        off = self.off()
+        off = self.reconstruction_error()
         cancelled = max(1.0, float(self.cancelled))  # NaN where all of it is zero
         error = max(off, precision_of(self.end)) * max(growth, 1.0) * cancelled
         return error if all(map(math.isfinite, lengths)) else math.nan
 
-    def off(self) -> float:
+    def reconstruction_error(self) -> float:
         """How far the parameters have come back beside what they were or moved by."""
         return self.amplified() if self.start is None else self._off(self.start)
 
@@ -236,7 +236,7 @@ def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) 
     if precision < aim:
         most = max(int(steps * math.log(aim / precision, error / precision)), 1)
     fewer = f"Look back over about {most} steps, lower" if most else "Lower"
-    far = undone.off() > FAR * undone.amplified()
+    far = undone.reconstruction_error() > FAR * undone.amplified()
     cause = f"{CHANGED} If nothing was changed, rounding" if far else "rounding"
     raise InexactWindowError(
         f"Reversing {steps} steps is off by about {error:.0e}, above {WORST_ERROR:.0e}: "

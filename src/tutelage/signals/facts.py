@@ -44,9 +44,10 @@ def facts_of(
 
     ``weights_fixed`` where later weights are taken not to depend on earlier steps; only with
     ``several`` is the student's gradient differentiated in its parameters. ``detached`` where
-    the held-out loss has another derivative than its values have, or the training loss over
-    several steps or under differences of values: the student, the objective or the teacher's
-    losses cut a path out of the graph. What does not run in float64 is not checked.
+    autograd and finite differences of the held-out loss disagree, as the student, the objective
+    or the teacher's losses cut a path out of the graph. The training loss is checked, too,
+    where there are several steps or the product uses differences of values. What does not run
+    in float64 is not checked.
     """
     facts: dict[str, float] = {}
     if several and implements(problem.teacher, "weigh") and not weighs_deeply(problem.teacher):

@@ -10,7 +10,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import leaves, plus
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, Product
-from tutelage.signals.signal import EvaluateOn, OneStep, held_out_gradient
+from tutelage.signals.signal import EvaluateOn, OneStep, gradient_of_updated
 from tutelage.types import (
     Batch,
     Estimate,
@@ -62,20 +62,20 @@ class Lookahead(OneStep):
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
-        if self.recomputes_step and self.evaluate_on != "held-out":
+        if self.takes_tentative_step and self.evaluate_on != "held-out":
             raise ValueError(
                 f"evaluate_on='{self.evaluate_on}' needs the real step to be taken: use "
                 "mode='online'."
             )
 
     @property
-    def recomputes_step(self) -> bool:
+    def takes_tentative_step(self) -> bool:
         """Whether the real step is taken with the updated teacher's weights."""
         return self.mode != "online"
 
     def check(self, problem: BilevelProblem) -> None:
         """Refuse micro-batches where the product does, or the step is tentative."""
-        if problem.micro_batch is not None and self.recomputes_step:
+        if problem.micro_batch is not None and self.takes_tentative_step:
             reason = "the signal tries each step before it is taken"
             raise ValueError(f"micro_batch={problem.micro_batch} does not work here: {reason}.")
         self.product.check(problem)
@@ -94,7 +94,7 @@ class Lookahead(OneStep):
         end = virtual_step(window) if virtual else window.end
         evaluation = window.held_out_loss or problem.evaluate(end, phi, held_out)
         back = virtual_step_adjoint if virtual else update_adjoint
-        v = back(problem, window, phi, held_out_gradient(problem, evaluation, step))
+        v = back(problem, window, phi, gradient_of_updated(problem, evaluation, step))
         start, observed = window.start, window.observed
         mixed = self.product.mixed_of_step(problem, start, phi, step, v, observed)
         total = {k: torch.zeros_like(p) for k, p in phi.items()} | evaluation.teacher

@@ -21,7 +21,7 @@ from tutelage.signals.policy_gradients import (
 )
 from tutelage.signals.products import Automatic, DotProducts
 from tutelage.signals.sampled_step import SampledStep
-from tutelage.signals.signal import EvaluateOn, OneStep, held_out_gradient
+from tutelage.signals.signal import EvaluateOn, OneStep, gradient_of_updated
 from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Window
 
 
@@ -29,8 +29,9 @@ from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Window
 class GradientAlignment(OneStep):
     """The reward ``r_i = <grad l_i(theta_t), grad L(theta_{t+1})>``, for sampling teachers.
 
-    Where example i's gradient pointed the way that the step after it goes, what was sampled for
-    it becomes more likely: ascends ``(1/B) sum_i r_i log p(a_i)``. For plain SGD that is, in
+    The reward of example i is the dot product of its gradient with that of the loss after the
+    step. Actions of examples that align become more likely: ascends
+    ``(1/B) sum_i r_i log p(a_i)``. For plain SGD that is, in
     expectation and up to the learning rate, the exact gradient of ``L(theta_{t+1})`` (theorem
     1); the factors that momentum, Adam or clipping put between are left out, as in the paper.
     Where groups of parameters have rates of their own, the rate is the highest of them.
@@ -98,7 +99,7 @@ class GradientAlignment(OneStep):
         """The sampled step, its ``rewards()`` not yet normalised, and the held-out loss."""
         require_rewarding(problem, self.evaluate_on)
         step, evaluation, observed = evaluated_step(problem, phi, window, held_out)
-        gradient = held_out_gradient(problem, evaluation, step)
+        gradient = gradient_of_updated(problem, evaluation, step)
         return SampledStep.at(
             self.product, problem, phi, window, gradient, observed
         ), evaluation

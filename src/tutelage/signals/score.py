@@ -30,7 +30,7 @@ class Score(OneStep):
         problem: BilevelProblem,
         phi: Params,
         window: Window,
-        held_out: Batch,  # noqa: ARG002 - the seam
+        held_out: Batch,  # noqa: ARG002 - the interface
     ) -> Estimate:
         """Estimate the policy gradient for a reward of one."""
         step, observed = window.steps[-1], window.observed

@@ -32,7 +32,7 @@ class Signal:
     full_precision: ClassVar[bool] = True
 
     @property
-    def recomputes_step(self) -> bool:
+    def takes_tentative_step(self) -> bool:
         """Whether the step is tentative, and taken with the updated teacher's weights."""
         return False
 
@@ -124,7 +124,7 @@ class OneStep(Signal):
         return False
 
 
-def held_out_gradient(problem: BilevelProblem, evaluation: HeldOutLoss, step: Step) -> Params:
+def gradient_of_updated(problem: BilevelProblem, evaluation: HeldOutLoss, step: Step) -> Params:
     """The held-out loss's gradient in the parameters that a step moved."""
     problem.student.require(require_hessian)
     if missing := [k for k in step.settings if k not in evaluation.student]:

@@ -4,11 +4,11 @@ from tutelage.teachers.aligned import Aligned
 from tutelage.teachers.attention_mask import AttentionMask
 from tutelage.teachers.auxiliary_targets import AuxiliaryTargets
 from tutelage.teachers.blending import Blending
-from tutelage.teachers.brought_copies import BroughtCopies
 from tutelage.teachers.copies import Copies
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.dynamic_loss import DynamicLoss
 from tutelage.teachers.fixed_augmentation import FixedAugmentation
+from tutelage.teachers.given_copies import GivenCopies
 from tutelage.teachers.given_weights import GivenWeights
 from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
 from tutelage.teachers.keep_or_drop import KeepOrDrop
@@ -42,12 +42,12 @@ __all__ = [
     "AttentionMask",
     "AuxiliaryTargets",
     "Blending",
-    "BroughtCopies",
     "Copies",
     "Curriculum",
     "Draw",
     "DynamicLoss",
     "FixedAugmentation",
+    "GivenCopies",
     "GivenWeights",
     "InternalState",
     "KeepOrDrop",

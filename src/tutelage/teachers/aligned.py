@@ -21,7 +21,7 @@ class Aligned(Teacher):
 
     uses_alignments = True
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L], clamped at zero."""
         if observation.alignments is None:
             raise UsageError(

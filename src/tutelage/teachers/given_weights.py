@@ -49,7 +49,7 @@ class GivenWeights(Teacher):
         self.register_buffer("ids", known)
         self.register_buffer("weights", single)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Look up weights [L] by id."""
         places = torch.searchsorted(self.ids, lesson.ids).clamp(max=len(self.ids) - 1)
         lacking = self.ids[places] != lesson.ids

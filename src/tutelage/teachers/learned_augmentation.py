@@ -181,7 +181,7 @@ class LearnedAugmentation(Teacher):
             for logits in (self.count, self.strength)
         )
 
-    def remember(self, lesson: Lesson, observation: Observation) -> Params:  # noqa: ARG002 - the seam
+    def remember(self, lesson: Lesson, observation: Observation) -> Params:  # noqa: ARG002 - the interface
         """Record the policy at intervals."""
         step = int(self.taken)
         past, apart = self.past, _apart(step)

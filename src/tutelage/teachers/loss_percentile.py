@@ -44,6 +44,6 @@ class LossPercentile(nn.Module):
         now = wide(losses).quantile(self.percentile, interpolation="nearest")
         return self.decay * self.level + (1 - self.decay) * now
 
-    def remember(self, lesson: Lesson, observation: Observation) -> Mapping[str, Tensor]:  # noqa: ARG002 - the seam
+    def remember(self, lesson: Lesson, observation: Observation) -> Mapping[str, Tensor]:  # noqa: ARG002 - the interface
         """The average after a step."""
         return {"level": self(observation.losses)}

@@ -35,6 +35,6 @@ class LossWeigher(Teacher):
         self.normalise: Normalise = normalise
         self.net = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] in (0, 1)."""
         return self.net(observation.losses.unsqueeze(1)).sigmoid().squeeze(1)

@@ -63,7 +63,7 @@ class MentorNetPD(Teacher):
         self.deep = deep
         self.average = LossPercentile(percentile=percentile, decay=decay)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] in [0, 1]."""
         losses = observation.losses
         if observation.progress.fraction < self.burn_in:

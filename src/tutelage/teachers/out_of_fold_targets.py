@@ -189,7 +189,7 @@ class OutOfFoldTargets(nn.Module):
         targets = (1 - share) * given.to(kind) + share * closed.to(kind)
         return as_lesson(batch)._replace(targets=targets.to(given.dtype))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """How much each row counts.
 
         Args:

@@ -37,7 +37,7 @@ class SelfPaced(Teacher):
         self.full_at = full_at
         self.end = end
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] in {0, 1}."""
         losses = observation.losses
         grown = min(observation.progress.fraction / self.full_at, 1.0)

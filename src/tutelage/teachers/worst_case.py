@@ -58,7 +58,7 @@ class UniformCopies(Teacher):
 
     normalise: Normalise = "group"
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] of the copies."""
         return torch.ones_like(observation.losses)
 

@@ -20,7 +20,7 @@ TargetRule = Callable[[Lesson, Tensor], Tensor]
 [L] numbers, to what the row shall give, of the same shape"""
 
 
-def own_prediction(lesson: Lesson, predicted: Tensor) -> Tensor:  # noqa: ARG001 - the seam
+def own_prediction(lesson: Lesson, predicted: Tensor) -> Tensor:  # noqa: ARG001 - the interface
     """The student's prediction of the original as the copies' target."""
     return predicted
 

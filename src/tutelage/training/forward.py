@@ -59,7 +59,7 @@ class PreparedStep(NamedTuple):
     lesson: Lesson
     """what the teacher has prepared; a copy, if it is kept"""
     rows: Lesson
-    """the same in the memory that the student is given, and may write to"""
+    """the tensors that the student is given, which it may write to in place"""
 
 
 class ForwardPass(NamedTuple):

@@ -42,7 +42,7 @@ class OneStepTraining:
     """The parts of a step that only ``OneStep`` signals have.
 
     These are passes that are recorded, teacher steps that wait for the next step's loss
-    (``pending``), and tentative steps (``recomputes_step``).
+    (``pending``), and tentative steps (``takes_tentative_step``).
 
     Args:
         problem: The student learning under the teacher.
@@ -75,7 +75,7 @@ class OneStepTraining:
                 known = is_row_by_row(problem.objective)
                 recorded.verify(forward_pass.observation.losses, row_by_row=known)
             forward_pass = student_step.backward(
-                problem, forward_pass, retain_graph=self.updater.signal.recomputes_step
+                problem, forward_pass, retain_graph=self.updater.signal.takes_tentative_step
             )
         observation = detach(forward_pass.observation)
         return forward_pass, StepObservation(lesson, observation, recorded)
@@ -100,7 +100,7 @@ class OneStepTraining:
             before = cloned(student.state().params)
             again = tentative_window(problem, step, observed, buffers)
             again = replace(again, start=again.start and again.start._replace(params=before))
-        moved = self.student_step.move(problem, forward_pass)
+        moved = self.student_step.step_optimizer(problem, forward_pass)
         if again is not None and moved:
             require_same_end(replace(again, end=student.state()), again.end)
         return step_result(forward_pass, held_out_loss)

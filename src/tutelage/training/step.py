@@ -107,7 +107,7 @@ class StudentStep:
                 sum_wrapper_grads(self.processes, self.view.params.values())
         return forward_pass._replace(loss=self.processes.all_reduce(loss.detach()))
 
-    def move(self, problem: BilevelProblem, forward_pass: ForwardPass) -> bool:
+    def step_optimizer(self, problem: BilevelProblem, forward_pass: ForwardPass) -> bool:
         """Step the optimiser, which may refuse, and renew the teacher's buffers."""
         moved = self.step_strategy.step(self.view.optimizer)
         teacher, lesson, written = problem.teacher, forward_pass.lesson, forward_pass.written

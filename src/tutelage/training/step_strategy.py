@@ -68,7 +68,7 @@ class PlainStep:
     def backward(
         self,
         loss: Tensor,
-        optimizer: Optimizer,  # noqa: ARG002 - the seam
+        optimizer: Optimizer,  # noqa: ARG002 - the interface
         *,
         retain_graph: bool,
     ) -> None:
@@ -110,7 +110,7 @@ class AmpStep:
         scale_gradient(optimizer, 1 / self.scaler.get_scale())
 
     def step(self, optimizer: Optimizer) -> bool:
-        """Step the optimiser unless a gradient overflowed; returns whether it did."""
+        """Step the optimiser unless a gradient overflowed; returns whether it stepped."""
         clip(optimizer, self.max_norm)
         before = self.scaler.get_scale()
         scale_gradient(optimizer, before)  # the scaler looks for overflow where it unscales

@@ -206,7 +206,7 @@ class Tutor:
         one_step = self._one_step
         if one_step is None or not one_step.updater.in_window(self.steps):
             return self._step_outside_window(one_step, batch, held_out)
-        if one_step.updater.signal.recomputes_step:
+        if one_step.updater.signal.takes_tentative_step:
             assert held_out is not None
             return one_step.step_after_tentative_one(batch, self.progress, held_out)
         return self._step_in_window(one_step, batch, held_out)
@@ -222,7 +222,7 @@ class Tutor:
         forward_pass = student_step.backward(problem, forward_pass)
         if one_step is not None and one_step.pending is not None:
             held_out_loss = one_step.finish_pending(forward_pass)
-        student_step.move(problem, forward_pass)
+        student_step.step_optimizer(problem, forward_pass)
         return step_result(forward_pass, held_out_loss)
 
     def _step_in_window(
@@ -243,18 +243,18 @@ class Tutor:
         window.extend_start(forward_pass.step, problem.student)
         if one_step.pending is not None:
             held_out_loss = one_step.finish_pending(forward_pass)
-        due, moved = updater.due(self.steps), student_step.move(problem, forward_pass)
+        due, moved = updater.due(self.steps), student_step.step_optimizer(problem, forward_pass)
         if moved:
             window.steps.append(forward_pass.step)
         if due and not moved:  # the scaled gradient overflowed
             window.clear()
             updater.skipped += 1
         elif due and updater.uses_next_step_loss:
-            one_step.pending = window.pop(problem.student, observed), phi
+            one_step.pending = window.take_window(problem.student, observed), phi
         elif due:
             assert held_out is not None
             student_step.running_loss.warn_of_weightless_steps()
-            steps = window.pop(problem.student, observed)
+            steps = window.take_window(problem.student, observed)
             held_out = student_step.seeded_held_out(held_out)
             held_out_loss = updater.learn(problem, steps, held_out, phi)
         return step_result(forward_pass, held_out_loss)

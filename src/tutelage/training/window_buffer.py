@@ -30,7 +30,7 @@ class WindowBuffer:
         if self.start is not None:
             self.start = student.completed(self.start, step.settings.keys())
 
-    def pop(self, student: StudentView, observed: StepObservation | None) -> Window:
+    def take_window(self, student: StudentView, observed: StepObservation | None) -> Window:
         """Make a window of the steps, and clear the buffer."""
         moved = {name for step in self.steps for name in step.settings}
         end = student.completed(student.state(), moved)

@@ -48,8 +48,8 @@ from tutelage_cli.train.controls.folds import (
     TRIED,
     chosen_settings,
     conditioned,
-    cross_fitting_of,
     fold_seed,
+    fold_stages_of,
     folds_of,
     read_out_of_fold,
 )
@@ -315,7 +315,7 @@ def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:
     part = folds_of(data.material, data.job)
     assert part.bincount().tolist() == [8, 8, 8, 8, 7]
     out_of_fold = read_out_of_fold(data.job, PLAIN, data.material)
-    decay = DECAY * chosen_settings(data.job).decay
+    decay = DECAY * chosen_settings(data.job).decay_factor
     for fold in range(FOLDS):
         others = train.rows((part != fold).nonzero()[:, 0])
         ours = (part == fold).nonzero()[:, 0]
@@ -336,7 +336,7 @@ def test_the_settings_of_folds_are_those_that_predict_given_labels_best(data) ->
         model = build_student("cnn", classes=3, channels=1, size=16, seed=seed)
         feed = batches(data, train.rows(others))
         rates = rates_of_a_fold(feed)
-        labels, decay = train.labels[others], DECAY * settings.decay
+        labels, decay = train.labels[others], DECAY * settings.decay_factor
         by_hand(model, feed, labels, F.cross_entropy, rates=rates, decay=decay)
         log_p = predicted(model, data, train.rows(ours)).double().clamp(min=1e-6).log()
         at_temperatures = [
@@ -355,7 +355,7 @@ def test_regularised_trains_on_all_given_labels_as_the_best_trial_does(
     controlled, data
 ) -> None:
     train, settings = data.material.train, chosen_settings(data.job, stronger=True)
-    feed, decay = batches(data, train), DECAY * settings.decay
+    feed, decay = batches(data, train), DECAY * settings.decay_factor
     rates = rates_of_a_fold(feed)
     model = by_hand(new(), feed, train.labels, F.cross_entropy, rates=rates, decay=decay)
     assert_trained(controlled, "regularised", model)
@@ -370,7 +370,7 @@ def refined(p: Tensor, given: Tensor, rough: Tensor) -> Tensor:
 def transitions_of(data: Any, **shrinkage: float) -> Tensor:
     """Which label each class is given, as the plain students of folds show."""
     plain = read_out_of_fold(data.job, PLAIN, data.material)
-    return cross_fitting_of(data.material, data.job).transitions(plain, **shrinkage)
+    return fold_stages_of(data.material, data.job).transitions(plain, **shrinkage)
 
 
 def test_a_corrected_fold_goes_on_from_the_plain_one_and_sees_no_checked_example(
@@ -379,8 +379,8 @@ def test_a_corrected_fold_goes_on_from_the_plain_one_and_sees_no_checked_example
     train, checked = data.material.train, data.material.held_out
     transitions = transitions_of(data)
     out_of_fold = read_out_of_fold(data.job, "corrected-folds", data.material)
-    decay = DECAY * max(1, chosen_settings(data.job).decay / 2)
-    checked_folds = cross_fitting_of(data.material, data.job).checked_folds
+    decay = DECAY * max(1, chosen_settings(data.job).decay_factor / 2)
+    checked_folds = fold_stages_of(data.material, data.job).checked_folds
 
     def loss(logits: Tensor, column: Tensor) -> Tensor:
         return -(logits.softmax(1) * column).sum(1).log().mean()
@@ -409,9 +409,9 @@ def test_a_distilled_fold_is_a_fresh_student_of_the_posteriors_of_the_others(dat
     train, checked = data.material.train, data.material.held_out
     believed = posteriors(data, "corrected-folds")
     out_of_fold = read_out_of_fold(data.job, "distilled-folds", data.material)
-    decay = DECAY * chosen_settings(data.job).decay
+    decay = DECAY * chosen_settings(data.job).decay_factor
     part = folds_of(data.material, data.job)
-    checked_folds = cross_fitting_of(data.material, data.job).checked_folds
+    checked_folds = fold_stages_of(data.material, data.job).checked_folds
     for fold in (0, 3):
         others, ours = (part != fold).nonzero()[:, 0], (part == fold).nonzero()[:, 0]
         right = checked.rows((checked_folds != fold).nonzero()[:, 0].repeat(3))
@@ -514,7 +514,7 @@ def test_cross_fitted_is_distilled_from_the_posterior_of_its_labels(controlled, 
     believed = posteriors(data, "distilled-folds")
     targets = torch.cat([believed, F.one_hot(checked.labels, 3).float()])
     whole = concatenated(train, checked)
-    decay = DECAY * chosen_settings(data.job).decay
+    decay = DECAY * chosen_settings(data.job).decay_factor
     feed, rates = batches(data, whole), schedule()
     model = by_hand(new(), feed, targets, F.cross_entropy, rates=rates, decay=decay)
     assert_trained(controlled, "cross-fitted", model)
@@ -783,7 +783,7 @@ def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
     own = load_commentary(out / "students" / "out-of-fold-seed0" / "commentary", new())
     assert isinstance(own, OutOfFoldTargets)
     plain, train = read_out_of_fold(job, PLAIN, material), material.train
-    rough = cross_fitting_of(material, job).transitions(plain)
+    rough = fold_stages_of(material, job).transitions(plain)
     transitions = refined(out_of_fold.train, train.labels, rough)
     joint = out_of_fold.train * transitions[:, train.labels].T
     believed = joint / joint.sum(1, keepdim=True)

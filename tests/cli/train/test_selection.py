@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tutelage.crossfit import OutOfFold
-from tutelage.crossfit.cross_fitting import CrossFitting
+from tutelage.crossfit import StagePredictions
 from tutelage.crossfit.likelihoods import calibrated, worse
+from tutelage.crossfit.stages import FoldStages
 from tutelage_cli.train.controls import plans, selection
 from tutelage_cli.train.controls.selection import CANDIDATES, Selected, select
 
@@ -34,12 +34,12 @@ def predictions(right: list[int], sure: float = 0.8) -> Tensor:
 
 
 def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LABELS) -> str:
-    data = CrossFitting(torch.tensor([0, 1, 2] * 2), torch.tensor([0, 1] * 3), labels)
+    data = FoldStages(torch.tensor([0, 1, 2] * 2), torch.tensor([0, 1] * 3), labels)
     train = torch.full((6, 3), 1 / 3)
-    by_arm = {CANDIDATES[name]: OutOfFold(train, p, p) for name, p in said.items()}
+    by_arm = {CANDIDATES[name]: StagePredictions(train, p, p) for name, p in said.items()}
     monkeypatch.setattr(selection, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
     monkeypatch.setattr(selection, "seconds_of_folds", lambda *_: 1.0)
-    monkeypatch.setattr(selection, "cross_fitting_of", lambda *_: data)
+    monkeypatch.setattr(selection, "fold_stages_of", lambda *_: data)
     settings = SimpleNamespace(rounds=2)
     case: Any = SimpleNamespace(
         material=None, job=SimpleNamespace(folder=tmp_path, settings=settings)
@@ -96,7 +96,7 @@ def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> No
 
 def test_given_labels_are_trained_on_where_plain_folds_are_better(monkeypatch) -> None:
     nothing, made = torch.empty(0), []
-    out_of_fold = OutOfFold(nothing, nothing, nothing)
+    out_of_fold = StagePredictions(nothing, nothing, nothing)
     chosen = Selected("given labels", out_of_fold, nothing, nothing, 5.0)
     labels = SimpleNamespace(train=SimpleNamespace(labels=nothing))
     monkeypatch.setattr(plans, "select", lambda _: chosen)

@@ -62,7 +62,7 @@ class DetachedGradient:
     buffers: Params
     """the student's after the step"""
 
-    def mixed(self, v: Params) -> Params:  # noqa: ARG002 - the seam
+    def mixed(self, v: Params) -> Params:  # noqa: ARG002 - the interface
         """``M v``."""
         return {}
 
@@ -92,6 +92,6 @@ class WithoutHessian:
         """``M v`` alone."""
         return self.known.mixed(v)
 
-    def hessian(self, v: Params) -> Params:  # noqa: ARG002 - the seam
+    def hessian(self, v: Params) -> Params:  # noqa: ARG002 - the interface
         """Zeros."""
         return {k: torch.zeros_like(p) for k, p in self.state.params.items()}

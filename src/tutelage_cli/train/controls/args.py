@@ -7,7 +7,7 @@ from tutelage_cli.train.names import ALL, CONTROLS, NONE
 
 
 def controls_of(names: Sequence[str]) -> tuple[str, ...]:
-    """The controls to train, in the order of ``named.CONTROLS``."""
+    """The controls to train, in the order of ``names.CONTROLS``."""
     allowed = (ALL, NONE, *CONTROLS)
     for name in names:
         if name not in allowed:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tutelage.crossfit import FoldTraining
-from tutelage.crossfit.cross_fitting import CrossFitting
 from tutelage.crossfit.fold_settings import FoldSettings
+from tutelage.crossfit.stages import FoldStages
 from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
@@ -18,8 +18,8 @@ from tutelage_cli.train.controls.folds import (
     TRIALS,
     chosen_settings,
     chosen_trial,
-    cross_fitting_of,
     fold_seed,
+    fold_stages_of,
     read_out_of_fold,
     seconds_of_trials,
     tried_by,
@@ -72,8 +72,8 @@ def _distilled(inputs: ControlInputs) -> TrainingPlan:
     return _plan_of(inputs, data.distilled(_fold(inputs), settings, posterior))
 
 
-def _data(inputs: ControlInputs) -> CrossFitting:
-    return cross_fitting_of(inputs.material, inputs.job)
+def _data(inputs: ControlInputs) -> FoldStages:
+    return fold_stages_of(inputs.material, inputs.job)
 
 
 def _fold(inputs: ControlInputs) -> int:
@@ -105,7 +105,7 @@ def _plan(
     """Train in parts, between which the learning rate decays however short they are."""
     steps = of_folds.steps(len(batches) * inputs.job.settings.epochs)
     batches = Repeated(batches, max(1, round(steps / PARTS)))
-    decay = of_folds.decay * inputs.job.settings.weight_decay
+    decay = of_folds.decay_factor * inputs.job.settings.weight_decay
     settings = replace(inputs.job.settings, epochs=PARTS, weight_decay=decay)
     total = len(batches) * PARTS
     train = inputs.material.train

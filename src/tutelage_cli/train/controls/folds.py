@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.crossfit import FoldPredictions, OutOfFold, stratified_folds
-from tutelage.crossfit.cross_fitting import CrossFitting
+from tutelage.crossfit import FoldPredictions, StagePredictions, stratified_folds
 from tutelage.crossfit.fold_settings import STRONGER, TRIED, VERSION, FoldSettings
+from tutelage.crossfit.stages import FoldStages
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
 from tutelage.randomness import mixed_seed
@@ -49,10 +49,10 @@ def folds_of(material: Material, job: Job) -> Tensor:
     return stratified_folds(labels, job.settings.folds, seed=mixed_seed(_PART, job.seed))
 
 
-def cross_fitting_of(material: Material, job: Job) -> CrossFitting:
+def fold_stages_of(material: Material, job: Job) -> FoldStages:
     """What the students of folds are trained on."""
     folds = folds_of(material, job)
-    return CrossFitting(material.train.labels, folds, material.held_out.labels)
+    return FoldStages(material.train.labels, folds, material.held_out.labels)
 
 
 def trial_jobs(job: Job, *, stronger: bool = False) -> list[Job]:
@@ -71,7 +71,7 @@ def write_trial_result(
     job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
 ) -> None:
     """Write how well a student predicts the given labels of the first fold."""
-    data = cross_fitting_of(material, job)
+    data = fold_stages_of(material, job)
     predictions = probabilities(tutor, streams.train)[data.folds == 0]
     finite = bool(predictions.isfinite().all())
     likelihood = data.likelihood(predictions) if finite else None
@@ -125,11 +125,11 @@ def write_out_of_fold(
     write_json(job.folder / "result.json", {"seconds": seconds})
 
 
-def read_out_of_fold(job: Job, arm: str, material: Material) -> OutOfFold:
+def read_out_of_fold(job: Job, arm: str, material: Material) -> StagePredictions:
     """Put together what the students of all folds predict."""
     content = _content_digest(material)
     each = [_read(one.folder, content) for one in fold_jobs(job, arm)]
-    return cross_fitting_of(material, job).joined(each)
+    return fold_stages_of(material, job).joined(each)
 
 
 def seconds_of_folds(job: Job, arm: str) -> float:

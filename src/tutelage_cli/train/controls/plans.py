@@ -16,7 +16,7 @@ from tutelage_cli.train.controls.folds import (
     PLAIN,
     chosen_settings,
     conditioned,
-    cross_fitting_of,
+    fold_stages_of,
     read_out_of_fold,
     seconds_of_folds,
 )
@@ -154,7 +154,7 @@ def _pruned(inputs: ControlInputs) -> TrainingPlan:
 
 def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
     plain = read_out_of_fold(inputs.job, PLAIN, inputs.material)
-    data = cross_fitting_of(inputs.material, inputs.job)
+    data = fold_stages_of(inputs.material, inputs.job)
     transitions = conditioned(data.transitions(plain, shrinkage=0.0))
     batches, index, objective = corrected(inputs, transitions)
     seconds = seconds_of_folds(inputs.job, PLAIN)
@@ -175,7 +175,7 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
 
 def _with_decay_of_folds(job: Job) -> Job:
     """With the weight decay of the students of folds."""
-    decay = chosen_settings(job).decay * job.settings.weight_decay
+    decay = chosen_settings(job).decay_factor * job.settings.weight_decay
     return replace(job, settings=replace(job.settings, weight_decay=decay))
 
 

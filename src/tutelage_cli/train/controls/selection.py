@@ -5,13 +5,13 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.crossfit import OutOfFold
+from tutelage.crossfit import StagePredictions
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     DISTILLED,
     PLAIN,
-    cross_fitting_of,
+    fold_stages_of,
     read_out_of_fold,
     seconds_of_folds,
 )
@@ -29,7 +29,7 @@ class Selected(NamedTuple):
 
     method: str
     """one of ``CANDIDATES``"""
-    out_of_fold: OutOfFold
+    out_of_fold: StagePredictions
     """what its students of folds predict"""
     transitions: Float[Tensor, "C C"]
     """which given label each class gets, refined by these predictions"""
@@ -40,9 +40,9 @@ class Selected(NamedTuple):
 
 
 def select(inputs: ControlInputs) -> Selected:
-    """Select by ``CrossFitting.select``."""
+    """Select by ``FoldStages.select``."""
     job, material = inputs.job, inputs.material
-    data = cross_fitting_of(material, job)
+    data = fold_stages_of(material, job)
     arms = [arm for arm in CANDIDATES.values() if arm != DISTILLED or job.settings.rounds > 1]
     stages = [read_out_of_fold(job, arm, material) for arm in arms]
     place, likelihoods = data.select(stages)

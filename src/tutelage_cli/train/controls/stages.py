@@ -1,4 +1,12 @@
-"""In which order the students of a run are trained, and for how many steps."""
+"""In which order the students of a run are trained, and for how many steps.
+
+The students of folds are those of ``tutelage.crossfit.cross_fit``, a job each, so that they
+train in parallel and are shared by controls; what they train on comes from ``FoldStages``
+there. Its plain, corrected and distilled students are the arms ``folds``, ``corrected-folds``
+and ``distilled-folds``, its trials ``fold-trials``; ``selection`` selects the stage, and the
+arm ``cross-fitted`` of ``plans`` is the final student. docs/controls.md, "Folds", explains the
+procedure, and in what ``tutelage.fit`` differs.
+"""
 
 from pathlib import Path
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.errors import UsageError
-from tutelage.teachers import BroughtCopies, Copies, Together, WorstCase, WorstCaseSoft
+from tutelage.teachers import Copies, GivenCopies, Together, WorstCase, WorstCaseSoft
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -30,7 +30,7 @@ def brought(batch: Batch) -> Batch:
 
 def test_rows_are_those_of_copies_made_on_the_spot():
     made = Copies(K, noisy, include_original=True).prepare(plain())
-    found = BroughtCopies().prepare(brought(plain()))
+    found = GivenCopies().prepare(brought(plain()))
     for name, value in made._asdict().items():
         other = getattr(found, name)
         assert torch.equal(other, value) if isinstance(value, Tensor) else other == value, name
@@ -40,8 +40,8 @@ def test_rows_are_those_of_copies_made_on_the_spot():
 def test_a_step_is_that_of_copies_made_on_the_spot(weigher):
     batch, losses = plain(), []
     own = Copies(K, lambda x, /, *, seed: kept, include_original=True)  # noqa: ARG005
-    kept = BroughtCopies().prepare(brought(batch)).inputs[B:]
-    for teacher, given in ((own, batch), (BroughtCopies(), brought(batch))):
+    kept = GivenCopies().prepare(brought(batch)).inputs[B:]
+    for teacher, given in ((own, batch), (GivenCopies(), brought(batch))):
         torch.manual_seed(0)
         student = nn.Linear(D, C)
         tutor = Tutor(student, SGD(student.parameters(), 0.1), Together(teacher, weigher))
@@ -54,4 +54,4 @@ def test_a_step_is_that_of_copies_made_on_the_spot(weigher):
 
 def test_inputs_without_copies_are_refused():
     with pytest.raises(UsageError, match=r"shape \(4,\); give \[B, k, ...\]"):
-        BroughtCopies().prepare(plain()._replace(inputs=torch.zeros(B)))
+        GivenCopies().prepare(plain()._replace(inputs=torch.zeros(B)))

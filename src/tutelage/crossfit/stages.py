@@ -61,7 +61,7 @@ class FoldTraining(NamedTuple):
         return self.name.startswith("trial")
 
     @property
-    def is_plain(self) -> bool:
+    def is_start(self) -> bool:
         """Whether others may go on from it."""
         return self.name.startswith(("trial", "plain"))
 
@@ -74,7 +74,7 @@ class FoldPredictions(NamedTuple):
     checked: Float[Tensor, "H C"]
 
 
-class OutOfFold(NamedTuple):
+class StagePredictions(NamedTuple):
     """Probabilities by the students of all folds."""
 
     train: Float[Tensor, "N C"]
@@ -82,37 +82,37 @@ class OutOfFold(NamedTuple):
     reaches a distilled student all the same, through posteriors by other corrected students"""
     checked: Float[Tensor, "H C"]
     """of each checked example, by the student that was not trained on it"""
-    mean: Float[Tensor, "H C"]
+    checked_mean: Float[Tensor, "H C"]
     """of each checked example, the mean over all students"""
 
 
 class CrossFitted(NamedTuple):
     """The result of cross-fitting N examples with H checked ones beside them."""
 
-    stages: tuple[OutOfFold, ...]
+    stages: tuple[StagePredictions, ...]
     """of the plain students, the corrected ones, and with two rounds the distilled ones"""
-    kept: int
-    """the last stage that is not shown to be worse than the one kept before it; 0: the checked
-    examples show plain students to be better, and the given labels are to be trained on"""
+    selected: int
+    """index in ``stages`` of the last stage whose log-likelihood of the checked labels is not
+    significantly below that of the stage selected before it; 0: train on the given labels"""
     settings: FoldSettings
     """of the plain students; their weight decay suits the final student, too"""
     transitions: Float[Tensor, "C C"]
-    """refined by the kept stage: row right class, column given label"""
+    """refined by the selected stage: row right class, column given label"""
     posterior: Float[Tensor, "N C"]
-    """over the right class of each training example, by the kept stage"""
+    """over the right class of each training example, by the selected stage"""
     accuracy: float
-    """of the kept stage on the checked examples, 0..1"""
+    """of the selected stage on the checked examples, 0..1"""
 
 
 @dataclass(frozen=True, eq=False)
-class CrossFitting:
+class FoldStages:
     """N training examples in folds with H checked examples, and what each stage trains on.
 
     The plain students train on given labels. The corrected ones go on from these under the
     loss that is corrected by the class transitions which the checked examples show. The
     distilled ones are fresh, and train on the posteriors by the corrected ones and on the
-    checked examples of other folds. As no other student is trained on checked examples, not
-    even their labels reach the students that predict them, but for what transitions carry.
+    checked examples of other folds. No other student is trained on checked examples, so that a
+    checked label reaches the students that predict it through the C x C transitions alone.
     """
 
     given: Int64[Tensor, "N"]
@@ -131,7 +131,7 @@ class CrossFitting:
     def trial(self, settings: FoldSettings) -> FoldTraining:
         """A plain student of the first fold that tries settings."""
         return self.plain(0, settings)._replace(
-            name=f"trial-{settings.share:.3g}-{settings.decay:g}"
+            name=f"trial-{settings.share:.3g}-{settings.decay_factor:g}"
         )
 
     def likelihood(self, predictions: Float[Tensor, "K C"]) -> float:
@@ -165,30 +165,32 @@ class CrossFitting:
         )
 
     def transitions(
-        self, plain: OutOfFold, *, shrinkage: float = SHRINKAGE
+        self, plain: StagePredictions, *, shrinkage: float = SHRINKAGE
     ) -> Float[Tensor, "C C"]:
         """Which label each class is given, as plain students and checked examples show."""
-        return estimate_transitions(plain.mean, self.checked, shrinkage=shrinkage)
+        return estimate_transitions(plain.checked_mean, self.checked, shrinkage=shrinkage)
 
-    def refined(self, stage: OutOfFold, plain: OutOfFold) -> Float[Tensor, "C C"]:
+    def refined(self, stage: StagePredictions, plain: StagePredictions) -> Float[Tensor, "C C"]:
         """The transitions that all training examples refine."""
         return refined_transitions(stage.train, self.transitions(plain), self.given)
 
-    def posterior(self, stage: OutOfFold, plain: OutOfFold) -> Float[Tensor, "N C"]:
+    def posterior(
+        self, stage: StagePredictions, plain: StagePredictions
+    ) -> Float[Tensor, "N C"]:
         """The posterior over the right class of each training example."""
         return label_posterior(stage.train, self.refined(stage, plain), self.given)
 
-    def joined(self, predictions: Sequence[FoldPredictions]) -> OutOfFold:
+    def joined(self, predictions: Sequence[FoldPredictions]) -> StagePredictions:
         """What the students of all folds predict, given in the order of the folds."""
         train = predictions[0].train.new_empty(len(self.given), predictions[0].train.shape[1])
         for fold, one in enumerate(predictions):
             train[self.folds == fold] = one.train
         by_fold = torch.stack([one.checked for one in predictions])
         own = by_fold[self.checked_folds, torch.arange(len(self.checked))]
-        return OutOfFold(train, own, by_fold.mean(0))
+        return StagePredictions(train, own, by_fold.mean(0))
 
-    def select(self, stages: Sequence[OutOfFold]) -> tuple[int, list[float]]:
-        """The last stage that is not shown to be worse than the one kept before it.
+    def select(self, stages: Sequence[StagePredictions]) -> tuple[int, list[float]]:
+        """The last stage that is not shown to be worse than the one selected before it.
 
         One is worse than another where the log-likelihood of the checked examples is lower by
         more than two standard errors of the paired differences. Probabilities are calibrated
@@ -219,7 +221,7 @@ def cross_fit(
     posteriors by these and on the checked examples of other folds. Nothing but the C x C
     transitions carries a checked label to a student that predicts this example. A final
     student is then trained on ``posterior`` and the checked examples, or on the given labels
-    and the checked examples where ``kept`` is 0. ``tutelage.fit`` does all of this.
+    and the checked examples where ``selected`` is 0. ``tutelage.fit`` does all of this.
 
     Source: correction is the gold loss correction of Hendrycks et al. 2018 within folds;
     the refinement of transitions follows Dawid and Skene 1979; the rest is ours.
@@ -233,7 +235,7 @@ def cross_fit(
         rounds: 1, or 2 with distilled students.
 
     Returns:
-        What each stage predicts, the kept stage, and the posteriors to train on, in double
+        What each stage predicts, the selected one, and the posteriors to train on, in double
         precision.
 
     Raises:
@@ -257,7 +259,7 @@ def cross_fit(
             )
         return found
 
-    def stage(trainings: Iterable[FoldTraining]) -> OutOfFold:
+    def stage(trainings: Iterable[FoldTraining]) -> StagePredictions:
         return data.joined([_finite(fitted(one), one.name) for one in trainings])
 
     trials = {settings: fitted(data.trial(settings)) for settings in TRIED}
@@ -285,19 +287,19 @@ def cross_fit(
     if rounds > 1:
         posterior = data.posterior(stages[1], plain)
         stages.append(stage(data.distilled(fold, settings, posterior) for fold in range(count)))
-    kept, _ = data.select(stages)
-    right = stages[kept].checked.argmax(1) == data.checked
+    selected, _ = data.select(stages)
+    right = stages[selected].checked.argmax(1) == data.checked
     return CrossFitted(
         tuple(stages),
-        kept,
+        selected,
         settings,
-        data.refined(stages[kept], plain),
-        data.posterior(stages[kept], plain),
+        data.refined(stages[selected], plain),
+        data.posterior(stages[selected], plain),
         float(right.double().mean()),
     )
 
 
-def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> CrossFitting:
+def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> FoldStages:
     """Refuse what are no labels or folds."""
     given = require_labels("given", given, len(given), ANY).cpu().clone()
     checked = require_labels("checked", checked, len(checked), ANY).cpu()
@@ -308,7 +310,7 @@ def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> CrossFitting
         )
     if not len(checked):
         raise UsageError("there is no checked example; allowed: one and more.")
-    return CrossFitting(given, folds.cpu().long(), checked)
+    return FoldStages(given, folds.cpu().long(), checked)
 
 
 def _predictions(found: object, name: str, own: int, checked: int) -> FoldPredictions:

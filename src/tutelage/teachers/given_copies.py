@@ -6,7 +6,7 @@ from tutelage.teachers.copies import repeated
 from tutelage.types import Batch, Lesson
 
 
-class BroughtCopies(Teacher):
+class GivenCopies(Teacher):
     """Prepares a row for each copy of inputs [B, k, ...].
 
     For copies that the data loader makes, such as crops of an image. Rows are ordered copy by

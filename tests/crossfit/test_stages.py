@@ -82,15 +82,15 @@ def test_targets_and_transitions_are_those_of_the_stages_before() -> None:
     for one in fits.calls[6:9]:
         assert isinstance(one.objective, ForwardCorrected)
         torch.testing.assert_close(one.objective.transitions, rough)
-        assert (one.settings.share, one.settings.decay) == (1 / 6, 15)
+        assert (one.settings.share, one.settings.decay_factor) == (1 / 6, 15)
     p = likely(GIVEN, 0.6).double()
     believed = label_posterior(p, refined_transitions(p, rough, GIVEN), GIVEN)
     for one in fits.calls[9:]:
         torch.testing.assert_close(one.targets[:N], believed)
         assert torch.equal(one.targets[N:], F.one_hot(CHECKED, C).double())
-        assert (one.settings.share, one.settings.decay) == (1 / 6, 30)
+        assert (one.settings.share, one.settings.decay_factor) == (1 / 6, 30)
     p = likely(GIVEN, 0.7).double()
-    assert found.kept == 2
+    assert found.selected == 2
     torch.testing.assert_close(found.stages[2].train, p)
     torch.testing.assert_close(found.transitions, refined_transitions(p, rough, GIVEN))
     torch.testing.assert_close(found.posterior, label_posterior(p, found.transitions, GIVEN))
@@ -101,7 +101,7 @@ def test_one_round_has_no_distilled_students() -> None:
     fits = Fits(plain=0.6)
     found = fitted(fits, rounds=1)
     assert len(fits.calls) == 4 + 2 + FOLDS
-    assert (len(found.stages), found.kept) == (2, 1)
+    assert (len(found.stages), found.selected) == (2, 1)
 
 
 def test_no_checked_example_is_predicted_by_a_student_that_its_label_reached() -> None:
@@ -140,7 +140,7 @@ def test_a_stage_that_is_shown_to_be_worse_is_not_kept(worse, kept) -> None:
         checked = (CHECKED + 1) % C if fails else CHECKED
         return FoldPredictions(likely(GIVEN[training.fold == FOLD], 0.6), likely(checked, 0.6))
 
-    assert fitted(fit).kept == kept
+    assert fitted(fit).selected == kept
 
 
 def test_trials_may_diverge_and_others_may_not() -> None:
@@ -179,7 +179,7 @@ def test_it_finds_right_labels_that_a_plain_student_does_not() -> None:
         if training.start:
             net = deepcopy(students[training.start])
         rule = torch.optim.AdamW(
-            net.parameters(), lr=0.01, weight_decay=0.01 * training.settings.decay
+            net.parameters(), lr=0.01, weight_decay=0.01 * training.settings.decay_factor
         )
         for _ in range(training.settings.steps(180)):
             logits = net(both[training.rows])
