@@ -27,7 +27,7 @@ from tutelage.randomness import seeded
 from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.batches import Batches, CollateImages
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import limit_rows
 
@@ -82,7 +82,8 @@ def digits() -> Batches:
     """
     train = load("mnist5k").train
     rows = limit_rows(train.labels, DIGITS, 10, seed=0)
-    return Batches(train.rows(rows), ROWS, 0, torch.zeros(1), torch.ones(1), None, CPU)
+    collate = CollateImages(torch.zeros(1), torch.ones(1))
+    return Batches(train.rows(rows), ROWS, 0, collate, CPU)
 
 
 def tutor_of(kind: str, net: nn.Module, lr: float = 0.1) -> Tutor:

@@ -26,7 +26,7 @@ from tutelage.training.forward import prediction_lesson
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.local import load_known, local_folder
 from tutelage_cli.data.splits import balanced_rows, limit_rows
@@ -108,9 +108,9 @@ def batches_of(
     parts: Sequence[ImageSet], sizes: Sequence[int], seed: int, device: torch.device
 ) -> list[Batches]:
     """Batches of image sets, normalised by the statistics of the first, not augmented."""
-    mean, std = statistics(parts[0])
+    collate = CollateImages(*statistics(parts[0]))
     sized = zip(parts, sizes, strict=True)
-    return [Batches(images, size, seed, mean, std, None, device) for images, size in sized]
+    return [Batches(images, size, seed, collate, device) for images, size in sized]
 
 
 def limited(images: ImageSet, size: int | None, seed: int) -> ImageSet:
@@ -223,5 +223,5 @@ def evaluate(tutor: Tutor, test: Batches) -> dict[str, float]:
         logits = student(prediction_lesson(tutor.problem, batch).inputs)
         loss += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
         right += int((logits.argmax(1) == batch.targets).sum())
-    total = len(test.images)
+    total = len(test.examples)
     return {"test_accuracy": 100 * right / total, "test_loss": loss / total}

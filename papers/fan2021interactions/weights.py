@@ -100,7 +100,7 @@ def out_of_sample(seed: int, settings: Settings, device: torch.device) -> Unseen
         truth = None if material.truth is None else material.truth[kept]
         part = replace(material, train=material.train.rows(kept), truth=truth)
         student = train_on(part, PLAIN, seed, settings, device)
-        left_out = replace(student.streams.train, images=material.train.rows(rows))
+        left_out = replace(student.streams.train, examples=material.train.rows(rows))
         found[rows] = probabilities(student, left_out)
         students.append(student)
     return Unseen(found, tuple(students))
@@ -122,7 +122,7 @@ def between_classes(weights: Tensor, classes: Tensor) -> float:
 def internal_states(trained: Trained, rows: Tensor) -> Tensor:
     """I0 of some training images, the student in evaluation mode."""
     student, tap = trained.tutor.student.eval(), default_tap(trained.tutor.student)
-    chosen = replace(trained.streams.train, images=trained.material.train.rows(rows))
+    chosen = replace(trained.streams.train, examples=trained.material.train.rows(rows))
     states = []
     for batch in chosen.whole(EVAL_BATCH_SIZE):
         with tapped(student, (tap,)) as features:

@@ -25,7 +25,7 @@ from tutelage.teachers import LearnedAugmentation, Plain
 from tutelage.training.step_strategy import PlainStep
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, Window
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.sources import read
 
 STILL = ("frozen", "random")  # policies that do not learn
@@ -149,16 +149,16 @@ def train(
     effect = KeepEffect()
     tutor = _tutored(student, policy, space, settings, seed, effect)
     uniform = UniformAugment(space_name=space)
-    as_they_are = torch.zeros(len(mean)), torch.ones(len(mean))
-    batches = Batches(training, settings.batch, mixed_seed(seed, 1), *as_they_are, None, device)
+    collate = as_they_are = CollateImages(torch.zeros(len(mean)), torch.ones(len(mean)))
     if policy == "uniform":
-        batches = replace(batches, augment=lambda images, drawn: uniform(images, seed=drawn))
+        collate = replace(collate, augment=lambda images, drawn: uniform(images, seed=drawn))
+    batches = Batches(training, settings.batch, mixed_seed(seed, 1), collate, device)
     steps = settings.epochs * len(batches)
     rate = partial(rate_at, total=steps, warm_up=settings.warm_up)
     schedule = LambdaLR(tutor.optimizer, rate)
     losses = fit(tutor, batches, settings.epochs, schedule, every_step=True)
     found, own = (
-        evaluate(tutor, Batches(images, settings.batch, 0, *as_they_are, None, device))
+        evaluate(tutor, Batches(images, settings.batch, 0, as_they_are, device))
         for images in (test, training)
     )
     teacher = tutor.teacher if isinstance(tutor.teacher, LearnedAugmentation) else None

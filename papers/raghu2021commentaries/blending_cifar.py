@@ -90,8 +90,8 @@ def parts(settings: Settings, seed: int, device: torch.device) -> list[Batches]:
 def learned(settings: Settings, seed: int, device: torch.device) -> Learned:
     """Learn a grid along with a student by algorithm 2; once in each process."""
     train, held_out, _ = parts(settings, seed, device)
-    student = build_network(settings.student, train.images, mixed_seed(seed, 3)).to(device)
-    blending = Blending(len(train.images.classes)).to(device)
+    student = build_network(settings.student, train.examples, mixed_seed(seed, 3)).to(device)
+    blending = Blending(len(train.examples.classes)).to(device)
     lr, own = settings.joint_lr, mixed_seed(seed, 4)
     tutor = joint_tutor(student, blending, lr, seed=own, teacher_lr=settings.teacher_lr)
     series: dict[str, list[float]] = {"held-out loss": [], "fraction": []}
@@ -131,13 +131,13 @@ def blended(
 ) -> tuple[Outcome, Float[Tensor, "C C"]]:
     """Train one new student on blended images; learned blending is learned first."""
     train, _, test = parts(settings, seed, device)
-    names = train.images.classes
+    names = train.examples.classes
     blending = teacher(arm, settings, len(names), seed, device)
     train = replace(train, seed=mixed_seed(seed, 6))
     if settings.cropped:
         train = replace(train, augment=cropped_and_mirrored)
     found = fractions(blending, len(names))
-    student = build_network(settings.student, train.images, mixed_seed(seed, 7)).to(device)
+    student = build_network(settings.student, train.examples, mixed_seed(seed, 7)).to(device)
     optimizer = sgd(student, settings.lr)
     tutor = Tutor(student, optimizer, blending, seed=mixed_seed(seed, 8))
     drops = [max(1, int(settings.epochs * share)) for share in (0.3, 0.6, 0.8)]

@@ -57,7 +57,7 @@ def learned(
     curriculum: Curriculum, course: Course, training: Batches, judge: Batch
 ) -> Iterator[Episode]:
     """Teach a curriculum through whole training runs of two-block CNNs."""
-    images, device = training.images, training.device
+    images, device = training.examples, training.device
     channels, size = images.images.shape[1:3]
 
     def student(number: int) -> tuple[nn.Module, Adam]:
@@ -153,7 +153,7 @@ def _commentary(
 ) -> tuple[nn.Module, tuple[float, ...]]:
     # a network that has learned, and the held-out losses meanwhile; once in each process
     parts = _parts(settings, seed, device)
-    channels, size = parts.train.images.images.shape[1:3]
+    channels, size = parts.train.examples.images.shape[1:3]
     with seeded(mixed_seed(seed, 3), torch.device("cpu")):
         network = TwoBlockCNN(channels + iteration, 1, size).to(device)
     teacher = Curriculum(network, iteration=iteration)
@@ -168,7 +168,7 @@ def _curve(
     pupil: Pupil, teacher: nn.Module, settings: Settings, parts: _Parts, seed: int
 ) -> Iterator[float]:
     # test accuracies along one pupil's training, %
-    student = build_network(pupil.name, parts.both.images, mixed_seed(seed, 4))
+    student = build_network(pupil.name, parts.both.examples, mixed_seed(seed, 4))
     student = student.to(parts.both.device)
     rule = Adam(student.parameters(), settings.lr)
     tutor = Tutor(

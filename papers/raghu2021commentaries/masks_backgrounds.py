@@ -94,7 +94,7 @@ def _batches(settings: Settings, seed: int, device: torch.device) -> list[Batche
 def _learned(settings: Settings, seed: int, device: torch.device) -> AttentionMask:
     # masks that have learned along with a student; once in each process
     train, held_out, _ = _batches(settings, seed, device)
-    student = build_network(settings.student, train.images, mixed_seed(seed, 2)).to(device)
+    student = build_network(settings.student, train.examples, mixed_seed(seed, 2)).to(device)
     masks = attention_masks(3, settings.sigma, mixed_seed(seed, 3)).to(device)
     tutor = joint_tutor(student, masks, settings.joint_lr, seed=mixed_seed(seed, 4))
     for _ in learn_jointly(tutor, train, held_out, settings.joint_epochs):
@@ -128,8 +128,8 @@ def places_of(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
     if isinstance(teacher, AttentionMask):
         return centres(teacher, test)
     if isinstance(teacher, RandomMask):
-        return anywhere(test.images, seed)
-    return middle(test.images)
+        return anywhere(test.examples, seed)
+    return middle(test.examples)
 
 
 def within(box: Tensor, places: Tensor) -> float:
@@ -152,7 +152,7 @@ def _evaluate(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float
         found[f"{name}_accuracy"] = 100 * float((best[:, 0] == true).float().mean())
         found[f"{name}_top5"] = 100 * float((best == true[:, None]).any(1).float().mean())
         if name == "test":
-            before = (true - 1) % len(test.images.classes)
+            before = (true - 1) % len(test.examples.classes)
             found["taken_for_background"] = 100 * float((best[:, 0] == before).float().mean())
     return found
 
@@ -161,7 +161,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     """Train one new student under one kind of masks, learned first where they are."""
     train, held_out, test = _batches(settings, seed, device)
     teacher = _teacher(arm, settings, seed, device)
-    student = build_network(settings.student, train.images, mixed_seed(seed, 5)).to(device)
+    student = build_network(settings.student, train.examples, mixed_seed(seed, 5)).to(device)
     optimizer = sgd(student, settings.lr, decay=5e-5)
     tutor = Tutor(student, optimizer, teacher, seed=mixed_seed(seed, 6))
     drops = [max(1, int(settings.epochs * share)) for share in (0.5, 0.9)]
@@ -171,7 +171,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     metrics = _evaluate(tutor, held_out, test) | {"in_box": within(box, places)}
     drawings = {}
     if arm == "learned":
-        drawings["masks"] = mask_drawing(test.images, places, settings.sigma)
+        drawings["masks"] = mask_drawing(test.examples, places, settings.sigma)
     return Outcome(metrics, {"training loss": losses}, drawings)
 
 

@@ -35,7 +35,7 @@ from tutelage.teachers.attention_mask import gaussian
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
 from tutelage_cli.claims import Claim
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.images import ImageSet
 
 AT_ONCE = 500  # images in a batch that is not trained on
@@ -184,10 +184,11 @@ def masked(
     student = build_network(settings.student, parts.train, mixed_seed(seed, 6)).to(device)
     optimizer = sgd(student, settings.lr)
     tutor = Tutor(student, optimizer, teacher, seed=mixed_seed(seed, 7))
-    batches = Batches(train, settings.batch, mixed_seed(seed, 8), mean, std, augment, device)
+    collate = CollateImages(mean, std, augment)
+    batches = Batches(train, settings.batch, mixed_seed(seed, 8), collate, device)
     drops = [max(1, round(settings.epochs * share)) for share in settings.drops]
     losses = fit(tutor, batches, settings.epochs, MultiStepLR(optimizer, drops))
-    return Outcome(evaluate(tutor, replace(batches, images=test)), {"training loss": losses})
+    return Outcome(evaluate(tutor, replace(batches, examples=test)), {"training loss": losses})
 
 
 def mask_drawing(images: ImageSet, where: Tensor, sigma: float) -> Drawing:

@@ -145,7 +145,7 @@ def _learn(
     teacher: AuxiliaryTargets, settings: Settings, learned: Batches, judge: Batch, table: Tensor
 ) -> list[float]:
     # held-out loss of one student after the other
-    side = learned.images.images.shape[-1]
+    side = learned.examples.images.shape[-1]
 
     def student(number: int) -> tuple[nn.Module, Adam]:
         with seeded(mixed_seed(learned.seed, 0, number), torch.device("cpu")):

@@ -23,7 +23,7 @@ from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstC
 from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
 from tutelage_cli.claims import Claim
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 
 METRICS = {
     "accuracy": "test accuracy at the end, %",
@@ -108,9 +108,9 @@ def trained(
     )
     tutor = Tutor(student, rule, teacher_of(method, settings), seed=mixed_seed(seed, 3))
     channels = train.images.shape[1]
-    whole = torch.zeros(channels), torch.ones(channels)  # images stay in 0..1
+    collate = CollateImages(torch.zeros(channels), torch.ones(channels))  # stay in 0..1
     batches, testing = (
-        Batches(part, settings.batch, mixed_seed(seed, 2), *whole, None, device)
+        Batches(part, settings.batch, mixed_seed(seed, 2), collate, device)
         for part in (train, test)
     )
     fit(tutor, batches, epochs, schedule)

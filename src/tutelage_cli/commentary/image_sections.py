@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tutelage.teachers import AttentionMask, Curriculum
 from tutelage.types import Batch, Observation, Progress, as_lesson
 from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.images import ImageSet
 from tutelage_cli.report import elements, formats, plots, styles
 from tutelage_cli.report.pictures import pictured
 
@@ -24,7 +25,7 @@ class SectionInputs(NamedTuple):
     teacher: nn.Module
     classes: tuple[str, ...]
     """names; none where unknown"""
-    batches: Batches | None
+    batches: Batches[ImageSet] | None
     """images to show it on, all in one batch"""
 
 
@@ -33,7 +34,7 @@ def curriculum(of: SectionInputs) -> tuple[str, str]:
     title = "Which examples count, and when"
     if of.batches is None:
         return title, _needs_data()
-    batch = next(of.batches.whole(len(of.batches.images)))
+    batch = next(of.batches.whole(len(of.batches.examples)))
     weights = torch.stack([
         _weights(of.teacher, batch, place) for place in PROGRESS_POINTS
     ]).numpy()
@@ -94,7 +95,7 @@ def _weighed(of: SectionInputs, batch: Batch, row: int, weights: np.ndarray) -> 
 
 def _bytes(of: SectionInputs, row: int) -> np.ndarray:
     assert of.batches is not None
-    pixels = of.batches.images.images[row].permute(1, 2, 0).numpy()
+    pixels = of.batches.examples.images[row].permute(1, 2, 0).numpy()
     return pixels[..., 0] if pixels.shape[2] == 1 else pixels
 
 
@@ -105,7 +106,7 @@ def masks(of: SectionInputs) -> tuple[str, str]:
     assert isinstance(teacher, AttentionMask)
     if of.batches is None:
         return title, _needs_data()
-    batch = next(of.batches.whole(len(of.batches.images)))
+    batch = next(of.batches.whole(len(of.batches.examples)))
     centres = teacher.centres(batch.inputs)
     masks = teacher.mask(batch.inputs)
     rows = torch.linspace(0, len(centres) - 1, 2 * MAX_IMAGES).long().tolist()

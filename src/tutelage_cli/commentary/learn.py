@@ -24,7 +24,6 @@ from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.algorithms import ALGORITHMS, LearningAlgorithm
 from tutelage_cli.commentary.settings import LEARNT, ON_IMAGES, LearnSettings
 from tutelage_cli.config.settings_files import to_plain
-from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.noise import require_noise
 from tutelage_cli.runner.run_folder import (
     SETTINGS,
@@ -178,7 +177,7 @@ def _provenance(
     seconds: float,
 ) -> Provenance:
     train = streams.train.examples
-    came = Provenance(
+    return Provenance(
         student=student_name(settings.study, train),
         data=train.name,
         classes=train.classes,
@@ -192,12 +191,8 @@ def _provenance(
         runs=settings.episodes if settings.algorithm == "unroll" else 1,
         signal=algorithm.signal,
         seeds=(settings.seed,),
+        **streams.image_facts,
     )
-    if isinstance(streams.train, Batches):
-        mean, std = (tuple(x.tolist()) for x in (streams.train.mean, streams.train.std))
-        sides = tuple(streams.train.images.images.shape[2:])
-        came = came._replace(mean=mean, std=std, sides=sides)
-    return came
 
 
 def command_line(settings: LearnSettings) -> str:

@@ -15,7 +15,8 @@ from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.image_sections import SectionInputs
 from tutelage_cli.commentary.pictures import draw_sections
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
+from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.sources import WORDS, load
 from tutelage_cli.data.splits import limit_rows
@@ -34,8 +35,8 @@ def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT
     name = data if data is not None else provenance.get("data")
     wanted = data is not None or (isinstance(name, str) and name in WORDS)
     batches = _images(str(name), provenance, reading) if wanted else None
-    names = batches.images.classes if batches is not None else _names(provenance)
-    sides = batches.images.images.shape[2:] if batches is not None else None
+    names = batches.examples.classes if batches is not None else _names(provenance)
+    sides = batches.examples.images.shape[2:] if batches is not None else None
     teacher = load_commentary(
         folder, stand_in(card["settings"]), classes=names or None, sides=sides
     )
@@ -76,7 +77,7 @@ def _names(provenance: Mapping[str, Any]) -> Sequence[str]:
     return [str(name) for name in classes] if isinstance(classes, list) else []
 
 
-def _images(data: str, provenance: Mapping[str, Any], reading: Reading) -> Batches:
+def _images(data: str, provenance: Mapping[str, Any], reading: Reading) -> Batches[ImageSet]:
     train = load(data, reading=reading).train
     rows = limit_rows(train.labels, SHOWN_ON, len(train.classes), seed=0)
     mean, std = statistics(train)
@@ -88,8 +89,8 @@ def _images(data: str, provenance: Mapping[str, Any], reading: Reading) -> Batch
                 f"The commentary was learnt with mean {stored[0]} and deviation {stored[1]}: "
                 "its card is damaged; allowed: finite numbers, the deviation above 0."
             )
-    cpu = torch.device("cpu")
-    return Batches(train.rows(rows), SHOWN_ON, 0, mean, std, None, cpu)
+    collate, cpu = CollateImages(mean, std), torch.device("cpu")
+    return Batches(train.rows(rows), SHOWN_ON, 0, collate, cpu)
 
 
 def _numbers(values: object) -> list[float]:

@@ -1,7 +1,8 @@
-"""Minibatches of images: shuffled, augmented, normalised, and the same again on request."""
+"""Minibatches: shuffled, collated by kind of examples, and the same again on request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from jaxtyping import Float32
@@ -9,42 +10,67 @@ from torch import Tensor
 
 from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError
+from tutelage.types import Batch
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.in_memory import OfSet
+from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.labelled import Labelled
 
+Set = TypeVar("Set", bound=Labelled)
 _STD_FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
-class Batches(OfSet):
-    """The minibatches of a data set of N images.
+class Batches(InMemory, Generic[Set]):
+    """The minibatches of a data set of N examples.
 
-    Inputs are float32 ``(x/255 - mean)/std``. A last batch of one example is merged into the
-    one before it, since batch normalisation cannot treat a single example.
+    A last batch of one example is merged into the one before it, since batch normalisation
+    cannot treat a single example.
     """
 
-    images: ImageSet
+    examples: Set
     size: int
     """examples in a batch"""
     seed: int
     """of every order, draw and augmentation"""
+    collate: Callable[[Set, BatchRequest, torch.device], Tensor]
+    """the inputs of one batch"""
+    device: torch.device
+    """where the batches go"""
+
+    def __post_init__(self) -> None:
+        """Check that there is at least one batch."""
+        if not self.count:
+            of = self.examples
+            raise UsageError(f"{of.name} has no {of.example}s left to draw batches from.")
+        if self.size < 1:
+            raise UsageError(f"the batch size is {self.size}; allowed: 1 and above.")
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.examples)
+
+    def batch(self, request: BatchRequest) -> Batch:
+        """One batch."""
+        of, on, rows = self.examples, self.device, request.rows
+        labels, ids = of.labels[rows].to(on), of.ids[rows].to(on)
+        return Batch(self.collate(of, request, on).to(on), labels, ids, request.seed)
+
+
+@dataclass(frozen=True)
+class CollateImages:
+    """Collates images to float32 [B, C, H, W], augmented and ``(x/255 - mean)/std``."""
+
     mean: Tensor
     """[C], in 0..1"""
     std: Tensor
     """[C], in 0..1"""
-    augment: Callable[[Tensor, int], Tensor] | None
+    augment: Callable[[Tensor, int], Tensor] | None = None
     """from uint8 [B, C, H, W] and a seed to the same type; None to leave images as they are"""
-    device: torch.device
-    """where the batches go"""
 
-    @property
-    def examples(self) -> ImageSet:
-        """The images."""
-        return self.images
-
-    def inputs(self, request: BatchRequest) -> Tensor:
+    def __call__(self, of: ImageSet, request: BatchRequest, device: torch.device) -> Tensor:
         """The inputs of one batch."""
-        pixels = self.images.images[request.rows].to(self.device)
+        pixels = of.images[request.rows].to(device)
         if self.augment is not None and not request.plain:
             pixels = self.augment(pixels, request.seed)
         return normalised(pixels, self.mean, self.std)

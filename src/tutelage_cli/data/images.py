@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,6 +47,10 @@ class ImageSet(Labelled):
     def tensors(self) -> tuple[Tensor, ...]:
         """All that a student sees."""
         return self.images, self.labels, self.ids
+
+    def columns_with(self, other: "ImageSet") -> dict[str, Any]:
+        """The images of both."""
+        return {"images": torch.cat([self.images, other.images])}
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,20 @@ class Labelled(ABC):
         del indices
         return {}
 
+    def concatenated(
+        self: Set, other: "Labelled", ids: Tensor | None = None, names: tuple[str, ...] = ()
+    ) -> Set:
+        """These examples and, after them, others; by default under ids that none here has."""
+        if ids is None:
+            first = int(self.ids.max()) + 1 if len(self) else 0
+            ids = torch.cat([self.ids, first + torch.arange(len(other))])
+        columns = self.columns_with(other) | {"labels": torch.cat([self.labels, other.labels])}
+        return replace(cast(Any, self), **columns, ids=ids, sources=names)
+
+    @abstractmethod
+    def columns_with(self, other: Any) -> dict[str, Any]:
+        """The columns of this kind of examples, those of others after them."""
+
     def with_labels(self: Set, labels: Tensor) -> Set:
         """The same examples under other labels."""
         return replace(cast(Any, self), labels=labels)

@@ -48,8 +48,8 @@ class Known(NamedTuple):
     @classmethod
     def of(cls, data: Any) -> "Known":
         """The examples of a set of images, texts or feature vectors."""
-        called = data.sources or getattr(data, "called", ())
-        return cls(data.ids.tolist(), data.names() if called else (), len(called))
+        names = data.names() if data.sources else ()
+        return cls(data.ids.tolist(), names, len(data.sources))
 
     @property
     def numbered(self) -> bool:

@@ -20,7 +20,6 @@ from tutelage.training.accuracy_reward import held_out_accuracy
 from tutelage.training.forward import prediction_lesson
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
-from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.by_name import write_by_name
 from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.text_set import TextSet
@@ -157,13 +156,8 @@ def write_result(
             runs=1,
             signal=str(tutor.teacher_updater.signal),
             seeds=(streams.train.seed,),
+            **streams.image_facts,
         )
-        if isinstance(streams.train, Batches):
-            provenance = provenance._replace(
-                mean=tuple(streams.train.mean.tolist()),
-                std=tuple(streams.train.std.tolist()),
-                sides=tuple(streams.train.images.images.shape[2:]),
-            )
         save_commentary(tutor.teacher, folder / "commentary", provenance, overwrite=True)
     write_json(folder / "result.json", result)
 

@@ -9,9 +9,8 @@ from torch import Tensor
 from tutelage.errors import UsageError, nearest, one_line
 from tutelage_cli.data.assemble import about_channels
 from tutelage_cli.data.classes import ClassLookup
-from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
+from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.text.text_set import TextParts, TextSet
 from tutelage_cli.train.parts import Parts
 from tutelage_cli.train.texts import Data
 
@@ -69,24 +68,14 @@ def _concatenated(parts: Parts) -> Data:
     if not len(parts.test):
         return parts.train
     ids, names = _ids_and_names(parts.train, parts.test)
-    labels = torch.cat([parts.train.labels, parts.test.labels])
-    if isinstance(parts, TextParts):
-        train, test = parts[:2]
-        sides = tuple(a + b for a, b in zip(train.sides, test.sides, strict=True))
-        tokens = torch.cat([train.tokens, test.tokens])
-        return replace(train, sides=sides, tokens=tokens, labels=labels, ids=ids, called=names)
-    if isinstance(parts, FeatureParts):
-        features = torch.cat([parts.train.features, parts.test.features])
-        return replace(parts.train, features=features, labels=labels, ids=ids, sources=names)
-    images = torch.cat([parts.train.images, parts.test.images])
-    return replace(parts.train, images=images, labels=labels, ids=ids, sources=names)
+    return parts.train.concatenated(parts.test, ids, names)
 
 
 def _ids_and_names(train: Data, test: Data) -> tuple[Tensor, tuple[str, ...]]:
     # ids [N] of the examples of both parts and their names by id
     ids = torch.cat([train.ids, test.ids])
     if split_off(train, test):
-        return ids, _called(train)
+        return ids, train.sources
     parts = {"train": train, "test": test}
     names = [f"{which}/{name}" for which, part in parts.items() for name in part.names()]
     return torch.arange(len(names)), tuple(names)
@@ -95,8 +84,4 @@ def _ids_and_names(train: Data, test: Data) -> tuple[Tensor, tuple[str, ...]]:
 def split_off(train: Data, test: Data) -> bool:
     """Whether the test examples are rows of the training source that were split off."""
     ids = torch.cat([train.ids, test.ids])
-    return len(test) > 0 and _called(train) == _called(test) and len(ids.unique()) == len(ids)
-
-
-def _called(examples: Data) -> tuple[str, ...]:
-    return examples.called if isinstance(examples, TextSet) else examples.sources
+    return len(test) > 0 and train.sources == test.sources and len(ids.unique()) == len(ids)

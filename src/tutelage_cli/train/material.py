@@ -1,17 +1,21 @@
 """Training, held-out and test examples of one seed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from tutelage.augment import crop_and_flip
 from tutelage.errors import UsageError
-from tutelage_cli.data.batches import Batches, statistics
-from tutelage_cli.data.features.feature_batches import FeatureBatches
-from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet, feature_statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
+from tutelage_cli.data.features.feature_set import (
+    CollateFeatures,
+    FeatureParts,
+    FeatureSet,
+    feature_statistics,
+)
 from tutelage_cli.data.human_labels import human_labels
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.imbalance import long_tailed_rows
@@ -21,8 +25,7 @@ from tutelage_cli.data.noise import HUMAN, Noise, corrupt, noise_matrix, require
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.splits import balanced_rows, limit_rows
-from tutelage_cli.data.text.set_batches import SetBatches
-from tutelage_cli.data.text.text_set import TextParts, TextSet
+from tutelage_cli.data.text.text_set import TextParts, TextSet, collate_texts
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.class_coverage import (
     missing_class_notes,
@@ -61,7 +64,6 @@ class Source:
 
 
 Examples = TypeVar("Examples", bound=Data)
-AnyBatches = TypeVar("AnyBatches", Batches, SetBatches, FeatureBatches)
 
 
 @dataclass(frozen=True)
@@ -242,44 +244,47 @@ def _rows_of(source: Source, settings: TrainSettings, seed: int) -> tuple[Tensor
 
 
 @dataclass(frozen=True)
-class Streams(Generic[AnyBatches]):
+class Streams(Generic[Examples]):
     """The batches of one seed."""
 
-    train: AnyBatches
-    held_out: AnyBatches
-    test: AnyBatches
-    curve: AnyBatches
+    train: Batches[Examples]
+    held_out: Batches[Examples]
+    test: Batches[Examples]
+    curve: Batches[Examples]
     """a part of the test set, for the learning curve"""
+
+    @property
+    def image_facts(self) -> dict[str, Any]:
+        """Normalisation and size of images by their names in ``Provenance``; else none."""
+        images, collate = self.train.examples, self.train.collate
+        if not isinstance(images, ImageSet):
+            return {}
+        assert isinstance(collate, CollateImages)
+        mean, std = (tuple(values.tolist()) for values in (collate.mean, collate.std))
+        return {"mean": mean, "std": std, "sides": tuple(images.images.shape[2:])}
 
 
 def open_streams(
     material: Material, settings: TrainSettings, seed: int, device: torch.device
 ) -> Streams:
-    """Batches of the training, held-out and test examples; images are normalised alike."""
+    """Batches of the training, held-out and test examples, normalised alike."""
     test, rows = material.test, torch.arange(len(material.test))
     if len(test) > CURVE_IMAGES:
         rows = limit_rows(test.labels, CURVE_IMAGES, len(test.classes), seed=0)
-    train_parts, test_parts = (material.train, material.held_out), (test, test.rows(rows))
-    size = settings.batch_size
-    if isinstance(material.train, TextSet):
-        text_batches = [
-            SetBatches(part, size, seed, device) for part in (*train_parts, *test_parts)
-        ]
-        return Streams(*text_batches)
-    if isinstance(material.train, FeatureSet):
-        mean, std = feature_statistics(material.train)
-        parts = (*train_parts, *test_parts)
-        return Streams(*(FeatureBatches(of, size, seed, mean, std, device) for of in parts))
-    mean, std = statistics(material.train)
-    batches = partial(Batches, size=size, seed=seed, mean=mean, std=std, device=device)
-    augment = _augmentation(settings, material.train)
-    return Streams(
-        *(batches(part, augment=augment) for part in train_parts),
-        *(batches(part, augment=None) for part in test_parts),
-    )
+    parts = (material.train, material.held_out, test, test.rows(rows))
+    collate = _collate(settings, material.train)
+    return Streams(*(Batches(of, settings.batch_size, seed, collate, device) for of in parts))
 
 
-def _augmentation(settings: TrainSettings, images: ImageSet):  # noqa: ANN202 - as Batches takes it
+def _collate(settings: TrainSettings, train: Data) -> Callable[..., Tensor]:
+    if isinstance(train, TextSet):
+        return collate_texts
+    if isinstance(train, FeatureSet):
+        return CollateFeatures(*feature_statistics(train))
+    return CollateImages(*statistics(train), _augmentation(settings, train))
+
+
+def _augmentation(settings: TrainSettings, images: ImageSet):  # noqa: ANN202 - as CollateImages takes it
     _, channels, *sides = images.images.shape
     kind = settings.augment_or_default(channels)
     if kind == "none":

@@ -6,7 +6,7 @@ import torch
 from tutelage.augment import crop_and_flip
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.images import ImageSet
 
 
@@ -20,8 +20,8 @@ def image_set(count=10, channels=2, size=6):
 
 def batches(images=None, size=4, seed=0, augment=None):
     images = image_set() if images is None else images
-    mean, std = statistics(images)
-    return Batches(images, size, seed, mean, std, augment, torch.device("cpu"))
+    collate = CollateImages(*statistics(images), augment)
+    return Batches(images, size, seed, collate, torch.device("cpu"))
 
 
 def augment(images, seed):
@@ -79,8 +79,8 @@ def test_inputs_are_normalised_images():
     source = batches(images)
     batch = next(source.epoch(0))
     rows = (batch.ids - 5) // 2
-    pixels = images.images[rows].float() / 255
-    expected = (pixels - source.mean.view(-1, 1, 1)) / source.std.view(-1, 1, 1)
+    pixels, (mean, std) = images.images[rows].float() / 255, statistics(images)
+    expected = (pixels - mean[:, None, None]) / std[:, None, None]
     torch.testing.assert_close(batch.inputs, expected)
     assert batch.inputs.dtype == torch.float32
     assert torch.equal(batch.targets, images.labels[rows])
@@ -145,7 +145,7 @@ def test_nothing_to_draw_from_is_refused():
     with pytest.raises(UsageError, match="toy has no images to take the mean of"):
         statistics(empty)
     with pytest.raises(UsageError, match="toy has no images left"):
-        Batches(empty, 4, 0, torch.zeros(2), torch.ones(2), None, torch.device("cpu"))
+        Batches(empty, 4, 0, CollateImages(torch.zeros(2), torch.ones(2)), torch.device("cpu"))
     with pytest.raises(UsageError, match="batch size is 0; allowed: 1 and above"):
         batches(size=0)
 

@@ -4,8 +4,12 @@ import pytest
 import torch
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.features.feature_batches import FeatureBatches
-from tutelage_cli.data.features.feature_set import FeatureSet, feature_statistics
+from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.features.feature_set import (
+    CollateFeatures,
+    FeatureSet,
+    feature_statistics,
+)
 
 CPU = torch.device("cpu")
 
@@ -47,8 +51,8 @@ def test_fields_that_disagree_are_refused(changed, message):
 
 def test_batches_are_normalised_and_come_again():
     found = some()
-    mean, std = feature_statistics(found)
-    batches = FeatureBatches(found, 3, 0, mean, std, CPU)
+    collate = CollateFeatures(*feature_statistics(found))
+    batches = Batches(found, 3, 0, collate, CPU)
     whole = torch.cat([batch.inputs for batch in batches.whole(3)])
     expected = found.features.double()
     expected = (expected - expected.mean(0)) / expected.std(0, correction=0)
@@ -59,4 +63,4 @@ def test_batches_are_normalised_and_come_again():
     for batch in one:
         assert batch.targets.equal(found.labels[batch.ids])
     with pytest.raises(UsageError, match="has no rows left"):
-        FeatureBatches(found.rows(torch.arange(0)), 3, 0, mean, std, CPU)
+        Batches(found.rows(torch.arange(0)), 3, 0, collate, CPU)

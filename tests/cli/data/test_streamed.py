@@ -11,7 +11,7 @@ from tests.cli.data.streams import WORKERS, Drawing, Numbered, ids, same, stream
 from tests.trained import unchecked
 from tutelage.augment import crop_and_flip
 from tutelage.errors import UsageError
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.images import ImageSet
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*worker processes in total")  # on few cores
@@ -44,7 +44,7 @@ def augment(images, seed):
 def test_batches_are_those_of_the_same_images_in_memory(how):
     images = image_set()
     mean, std = statistics(images)
-    memory = Batches(images, 4, 7, mean, std, augment, torch.device("cpu"))
+    memory = Batches(images, 4, 7, CollateImages(mean, std, augment), torch.device("cpu"))
     stream = streamed(OneByOne(images), 4, 7, making=Making(augment, mean, std), **how)
     assert len(stream) == len(memory)
     for number in (0, 1, 0):

@@ -11,7 +11,7 @@ from tests.cli.data.folders import read_folders
 from tests.cli.data.streams import ids, same, streamed
 from tests.trained import pictures
 from tutelage.errors import UsageError
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.stored import load_stored
 
 
@@ -28,7 +28,7 @@ def test_a_folders_batches_are_those_of_memory(pets, workers):
     whole = load_stored(str(pets))
     split, test = open_folder(pets, channels=1)
     mean, std = statistics(whole.train)
-    memory = Batches(whole.train, 5, 3, mean, std, None, torch.device("cpu"))
+    memory = Batches(whole.train, 5, 3, CollateImages(mean, std), torch.device("cpu"))
     stream = streamed(split, 5, 3, making=Making(mean=mean, std=std), workers=workers)
     assert same(stream.epoch(2, 1), memory.epoch(2, 1))
     assert split.classes == whole.train.classes

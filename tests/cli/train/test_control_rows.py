@@ -7,15 +7,10 @@ from torch import Tensor
 
 from tutelage.crossfit import ForwardCorrected
 from tutelage.crossfit.transitions import GoldLossCorrected
-from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.batches import Batches, CollateImages
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.controls.rows import (
-    Repeated,
-    Targeted,
-    batches_like,
-    concatenated,
-)
+from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
 
 
 def images(*ids: int, names: bool = True) -> ImageSet:
@@ -28,7 +23,7 @@ def images(*ids: int, names: bool = True) -> ImageSet:
 
 def batches(of: ImageSet, size: int = 3) -> Batches:
     half = torch.full((1,), 0.5)
-    return Batches(of, size, 4, half, half, None, torch.device("cpu"))
+    return Batches(of, size, 4, CollateImages(half, half), torch.device("cpu"))
 
 
 def pixels(inputs: Tensor) -> list[int]:
@@ -36,10 +31,9 @@ def pixels(inputs: Tensor) -> list[int]:
 
 
 def test_checked_images_come_after_the_others_under_ids_that_no_other_has() -> None:
-    whole = concatenated(images(3, 5, 4), images(3, 9))
+    whole = images(3, 5, 4).concatenated(images(3, 9))
     assert whole.ids.tolist() == [3, 5, 4, 6, 7]
     assert whole.labels.tolist() == [0, 2, 1, 0, 0]
-    assert isinstance(whole, ImageSet)
     assert whole.images[:, 0, 0, 0].tolist() == [3, 5, 4, 3, 9]
 
 
@@ -49,8 +43,7 @@ def test_texts_of_other_lengths_go_together() -> None:
         labels = torch.tensor([0, 1])
         return TextSet(((words, "b"),), tokens, labels, labels, ("x", "y"), "t", 5, ("1", "2"))
 
-    whole = concatenated(texts("one", 2), texts("two", 4))
-    assert isinstance(whole, TextSet)
+    whole = texts("one", 2).concatenated(texts("two", 4))
     assert whole.sides == (("one", "b", "two", "b"),)
     assert whole.tokens.shape == (4, 3, 4)
     assert whole.tokens[:2, :, 2:].count_nonzero() == 0
@@ -77,10 +70,9 @@ def test_targets_stay_with_their_examples(dtype) -> None:
         assert pixels(batch.inputs) == batch.ids.tolist()
 
 
-def test_a_single_example_is_trained_on_twice_and_looked_at_once() -> None:
+def test_a_single_example_is_trained_on_twice() -> None:
     like = batches(images(*range(6)))
     assert batches_like(like, images(2)).count == 2
-    assert batches_like(like, images(2), alone=True).count == 1
     assert batches_like(like, images(2, 3)).count == 2
 
 

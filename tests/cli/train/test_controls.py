@@ -39,7 +39,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.teachers import OutOfFoldTargets
 from tutelage.training.tutor import Tutor
 from tutelage_cli.config.settings_files import from_plain
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.train import student_training, worker
 from tutelage_cli.train.controls import folds, tuning
 from tutelage_cli.train.controls.folds import (
@@ -54,7 +54,6 @@ from tutelage_cli.train.controls.folds import (
     read_out_of_fold,
 )
 from tutelage_cli.train.controls.plans import plan_of
-from tutelage_cli.train.controls.rows import concatenated
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import open_streams, read_source, seed_material
@@ -102,7 +101,7 @@ def new() -> nn.Module:
 
 def batches(data: Any, images: Any) -> Batches:
     mean, std = statistics(data.material.train)
-    return Batches(images, 8, 0, mean, std, None, CPU)
+    return Batches(images, 8, 0, CollateImages(mean, std), CPU)
 
 
 def endless(of: Batches) -> Iterator[Any]:
@@ -122,7 +121,7 @@ def by_hand(
     decay: float = DECAY,
 ) -> nn.Module:
     """Plain training in plain torch; targets by the place of an example in the feed."""
-    place = {number: row for row, number in enumerate(feed.images.ids.tolist())}
+    place = {number: row for row, number in enumerate(feed.examples.ids.tolist())}
     optimizer = SGD(model.parameters(), lr=RATE, momentum=0.9, weight_decay=decay)
     model.train()
     for rate, batch in zip(rates, endless(feed), strict=False):
@@ -269,7 +268,7 @@ def test_settings_are_chosen_by_cross_validated_log_likelihood(controlled, data)
 
 def test_checked_included_trains_on_both(controlled, data) -> None:
     train, checked = data.material.train, data.material.held_out
-    whole = concatenated(train, checked)
+    whole = train.concatenated(checked)
     labels = torch.cat([train.labels, checked.labels])
     model = by_hand(new(), batches(data, whole), labels, F.cross_entropy, rates=schedule())
     assert_trained(controlled, "checked-included", model)
@@ -415,7 +414,7 @@ def test_a_distilled_fold_is_a_fresh_student_of_the_posteriors_of_the_others(dat
     for fold in (0, 3):
         others, ours = (part != fold).nonzero()[:, 0], (part == fold).nonzero()[:, 0]
         right = checked.rows((checked_folds != fold).nonzero()[:, 0].repeat(3))
-        whole = batches(data, concatenated(train.rows(others), right))
+        whole = batches(data, train.rows(others).concatenated(right))
         targets = torch.cat([believed[others], F.one_hot(right.labels, 3).float()])
         seed = fold_seed(data.job.with_arm("distilled-folds", fold))
         model = build_student("cnn", classes=3, channels=1, size=16, seed=seed)
@@ -455,7 +454,7 @@ def test_pruned_trains_on_exactly_the_rows_that_confident_learning_leaves(
     )
     plan = plan_of(case)
     seen = {n for epoch in range(3) for b in plan.train.epoch(epoch) for n in b.ids.tolist()}
-    whole = concatenated(train.rows(left), checked)
+    whole = train.rows(left).concatenated(checked)
     assert seen == set(whole.ids.tolist())
     model = by_hand(
         new(), batches(data, whole), whole.labels, F.cross_entropy, rates=schedule()
@@ -504,7 +503,7 @@ def test_forward_corrected_descends_the_corrected_loss(controlled, data) -> None
     def loss(logits: Tensor, column: Tensor) -> Tensor:
         return -(logits.softmax(1) * column).sum(1).log().mean()
 
-    whole = concatenated(train, checked)
+    whole = train.concatenated(checked)
     model = by_hand(new(), batches(data, whole), columns, loss, rates=schedule())
     assert_trained(controlled, "forward-corrected", model)
 
@@ -513,7 +512,7 @@ def test_cross_fitted_is_distilled_from_the_posterior_of_its_labels(controlled, 
     train, checked = data.material.train, data.material.held_out
     believed = posteriors(data, "distilled-folds")
     targets = torch.cat([believed, F.one_hot(checked.labels, 3).float()])
-    whole = concatenated(train, checked)
+    whole = train.concatenated(checked)
     decay = DECAY * chosen_settings(data.job).decay_factor
     feed, rates = batches(data, whole), schedule()
     model = by_hand(new(), feed, targets, F.cross_entropy, rates=rates, decay=decay)

@@ -88,7 +88,7 @@ def test_learning_a_commentary_does_the_same(pets, tmp_path):
     root = twins(pets, tmp_path / "twins")
     _, streams = _open(LearnSettings(data=str(root), held_out=15, batch_size=8))
     held_out, train = (
-        set(part.images.contents()) for part in (streams.held_out, streams.train)
+        set(part.examples.contents()) for part in (streams.held_out, streams.train)
     )
     assert not held_out & train
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from tutelage.losses.objectives import Auxiliary, cross_entropy
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
-from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.batches import Batches, CollateImages
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.evaluation import accuracy, evaluate
 
@@ -42,7 +42,7 @@ def bright_images() -> Batches:
     labels, ids = torch.ones(N, dtype=torch.long), torch.arange(N)
     images = ImageSet(images, labels, ids, ("dark", "bright"), "light")
     half = torch.full((1,), 0.5)
-    return Batches(images, 3, 0, half, half, None, torch.device("cpu"))
+    return Batches(images, 3, 0, CollateImages(half, half), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(("at_test", "right"), [(False, 1.0), (True, 0.0)])

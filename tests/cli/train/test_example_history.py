@@ -10,7 +10,7 @@ import torch
 from tests.trained import content, lines
 from tutelage.training.forward import StepResult
 from tutelage_cli.config.settings_files import from_plain
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.example_history import MAX_EPOCHS, epochs_kept, read_example_history
 from tutelage_cli.train.material import read_source, seed_material
@@ -33,7 +33,8 @@ def test_all_epochs_of_a_short_run_are_kept_and_some_of_a_long_one() -> None:
 def test_losses_kept_are_those_that_the_epochs_mean_is_made_of(trained) -> None:
     settings = from_plain(TrainSettings, content(trained / "settings.json"))
     train = seed_material(read_source(settings), settings, 0).train
-    batches = Batches(train, 8, 0, *statistics(train), None, torch.device("cpu"))
+    collate = CollateImages(*statistics(train))
+    batches = Batches(train, 8, 0, collate, torch.device("cpu"))
     student = trained / "students" / "untaught-seed0"
     kept, past = read_example_history(student / "history.parquet", train.ids.numpy())
     assert kept == [1, 2]

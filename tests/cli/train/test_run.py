@@ -32,7 +32,7 @@ from tutelage.models import build_student
 from tutelage.teachers import Curriculum, LossWeigher
 from tutelage_cli.cli import main
 from tutelage_cli.config.settings_files import from_plain, to_plain
-from tutelage_cli.data.batches import Batches, statistics
+from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.summary import data_line
@@ -228,8 +228,9 @@ def test_untaught_arm_equals_plain_training(trained):
     material = seed_material(read_source(settings), settings, 0)
     mean, std = statistics(material.train)
     cpu = torch.device("cpu")
-    train = Batches(material.train, 8, 0, mean, std, None, cpu)
-    test = next(Batches(material.test, 8, 0, mean, std, None, cpu).whole(100))
+    collate = CollateImages(mean, std)
+    train = Batches(material.train, 8, 0, collate, cpu)
+    test = next(Batches(material.test, 8, 0, collate, cpu).whole(100))
     model = build_student("cnn", classes=3, channels=1, size=16, seed=0)
     optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
     for epoch in range(2):

@@ -36,8 +36,8 @@ def test_fractions_are_what_partners_give():
 def test_parts_are_balanced_and_apart():
     train, held_out, _ = blending_cifar.parts(TINY, 0, CPU)
     for part, each in ((train, 4), (held_out, 3)):
-        assert torch.bincount(part.images.labels, minlength=10).tolist() == [each] * 10
-    assert not set(train.images.ids.tolist()) & set(held_out.images.ids.tolist())
+        assert torch.bincount(part.examples.labels, minlength=10).tolist() == [each] * 10
+    assert not set(train.examples.ids.tolist()) & set(held_out.examples.ids.tolist())
 
 
 @pytest.mark.usefixtures("real_data")

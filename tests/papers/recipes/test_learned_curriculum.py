@@ -6,7 +6,7 @@ import torch
 from papers.raghu2021commentaries.curriculum_cifar import Course, learned
 from tutelage.models import TwoBlockCNN
 from tutelage.teachers import Curriculum
-from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.batches import Batches, CollateImages
 from tutelage_cli.data.images import ImageSet
 
 SIDE = 14
@@ -19,7 +19,7 @@ def batches(size: int) -> Batches:
     rows = torch.arange(12)
     data = ImageSet(images, rows % 2, rows, ("even", "odd"), "noise")
     half = torch.full((1,), 0.5)
-    return Batches(data, size, 0, half, half, None, torch.device("cpu"))
+    return Batches(data, size, 0, CollateImages(half, half), torch.device("cpu"))
 
 
 @pytest.mark.parametrize("new_start", [True, False])

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from papers.raghu2021commentaries.masks_backgrounds import places_of, within
 from tests.cli.data.made_up import splits
 from tutelage.teachers import AttentionMask, Plain, RandomMask
-from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.batches import Batches, CollateImages
 
 SIDE = 12
 BOX = torch.tensor([[2, 4, 6, 10]])
@@ -26,7 +26,7 @@ def images() -> Batches:
     """Nine images to look at."""
     made = splits(train=9, test=9, classes=3, channels=3, side=SIDE, name="toys").test
     half = torch.full((3,), 0.5)
-    return Batches(made, 4, 0, half, half, None, torch.device("cpu"))
+    return Batches(made, 4, 0, CollateImages(half, half), torch.device("cpu"))
 
 
 @pytest.mark.parametrize(

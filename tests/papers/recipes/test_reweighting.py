@@ -40,7 +40,7 @@ def test_every_epoch_is_tested_on_all_the_test_images(monkeypatch):
     seen, real = [], reweighting.accuracy
 
     def noted(tutor, batches):
-        seen.append(len(batches.images))
+        seen.append(len(batches.examples))
         return real(tutor, batches)
 
     monkeypatch.setattr(reweighting, "accuracy", noted)

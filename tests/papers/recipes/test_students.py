@@ -10,7 +10,7 @@ from tests.cli.data.made_up import splits
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Lesson, as_lesson
-from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.batches import Batches, CollateImages
 
 CLASSES = 3
 
@@ -39,7 +39,7 @@ class Bright(nn.Module):
 def images(size: int = 4) -> Batches:
     made = splits(train=9, test=9, classes=CLASSES, channels=1, side=6, name="toys").test
     half = torch.full((1,), 0.5)
-    return Batches(made, size, 0, half, half, None, torch.device("cpu"))
+    return Batches(made, size, 0, CollateImages(half, half), torch.device("cpu"))
 
 
 def linear() -> nn.Module:

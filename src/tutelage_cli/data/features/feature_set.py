@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
+from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Labelled
@@ -64,6 +65,10 @@ class FeatureSet(Labelled):
             return *self.of.tensors(), self.labels, digest
         return self.features, self.labels, self.ids
 
+    def columns_with(self, other: "FeatureSet") -> dict[str, Any]:
+        """The features of both."""
+        return {"features": torch.cat([self.features, other.features]), "of": None, "by": ""}
+
     def other_rows(self, indices: Tensor) -> dict[str, Any]:
         """The examples that the features were computed from, at the given places."""
         return {"of": None if self.of is None else self.of.rows(indices)}
@@ -78,6 +83,21 @@ class FeatureParts(NamedTuple):
     """for the final figure only"""
     notes: tuple[str, ...] = ()
     """what is worth knowing about the source, a sentence each"""
+
+
+@dataclass(frozen=True)
+class CollateFeatures:
+    """Collates rows to float32 [B, D], ``(x - mean)/std``."""
+
+    mean: Tensor
+    """[D]"""
+    std: Tensor
+    """[D]"""
+
+    def __call__(self, of: FeatureSet, request: BatchRequest, device: torch.device) -> Tensor:
+        """The inputs of one batch."""
+        del device
+        return (of.features[request.rows] - self.mean) / self.std
 
 
 def feature_statistics(

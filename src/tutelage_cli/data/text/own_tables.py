@@ -229,7 +229,7 @@ def _text_set(
     rows = (codes >= 0).nonzero().flatten()
     sides = tuple(_texts(table, column, rows.tolist()) for column in columns)
     empty = torch.zeros(len(rows), 3, 0, dtype=torch.int32)
-    return TextSet(sides, empty, codes[rows], rows, classes, name, called=table.rows.names())
+    return TextSet(sides, empty, codes[rows], rows, classes, name, sources=table.rows.names())
 
 
 def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:

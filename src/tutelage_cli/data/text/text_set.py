@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError
 from tutelage_cli.data.labelled import Labelled
 from tutelage_cli.data.row_numbers import FIRST
@@ -31,7 +34,7 @@ class TextSet(Labelled):
     words: int = 0
     """tokens there are"""
 
-    called: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     """by id, not by place: the row of the source of each text; empty where it has
     no empty lines"""
 
@@ -44,9 +47,9 @@ class TextSet(Labelled):
 
     def names(self) -> list[str]:
         """The name of every text: its row in the source."""
-        if not self.called:
+        if not self.sources:
             return [f"row {number + FIRST}" for number in self.ids.tolist()]
-        return [self.called[number] for number in self.ids.tolist()]
+        return super().names()
 
     def shown(self) -> list[str]:
         """Every text as one string."""
@@ -61,10 +64,24 @@ class TextSet(Labelled):
         """All that a student sees."""
         return self.tokens, self.labels, self.ids
 
+    def columns_with(self, other: "TextSet") -> dict[str, Any]:
+        """The sentences and tokens of both."""
+        parts, length = (self, other), max(self.tokens.shape[2], other.tokens.shape[2])
+        tokens = [F.pad(part.tokens, (0, length - part.tokens.shape[2])) for part in parts]
+        sides = tuple(a + b for a, b in zip(self.sides, other.sides, strict=True))
+        return {"sides": sides, "tokens": torch.cat(tokens)}
+
     def other_rows(self, indices: Tensor) -> dict[str, Any]:
         """The sentences at the given places."""
         places: list[int] = indices.tolist()
         return {"sides": tuple(tuple(side[place] for place in places) for side in self.sides)}
+
+
+def collate_texts(of: TextSet, request: BatchRequest, device: torch.device) -> Tensor:
+    """Collate texts to int64 [B, 3, L], L the longest length."""
+    del device
+    tokens = of.tokens[request.rows].long()
+    return tokens[:, :, : max(1, int(tokens[:, 2].sum(1).max()))]
 
 
 class TextParts(NamedTuple):

@@ -25,7 +25,7 @@ from tutelage_cli.train.controls.folds import (
     tried_by,
 )
 from tutelage_cli.train.controls.plan_parts import rates_of
-from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like, concatenated
+from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
 from tutelage_cli.train.job import Job
@@ -88,7 +88,7 @@ def _plan_of(inputs: ControlInputs, training: FoldTraining) -> TrainingPlan:
     examples = material.train.rows(rows[rows < count])
     if len(examples) < len(rows):
         checked = material.held_out.rows(rows[rows >= count] - count)
-        examples = concatenated(examples, checked)
+        examples = examples.concatenated(checked)
     batches = Targeted(batches_like(inputs.streams.train, examples), training.targets[rows])
     index, settings = example_index(examples, None), training.settings
     return _plan(inputs, batches, index, settings, training.objective, fold_seed(inputs.job))

@@ -14,7 +14,6 @@ from tutelage_cli.train.controls.rows import (
     Repeated,
     Targeted,
     batches_like,
-    concatenated,
 )
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
@@ -63,7 +62,7 @@ def with_checked(
 ) -> tuple[InMemory, ExampleIndex]:
     """Put the checked examples after the training examples, all or some of these."""
     train = inputs.material.train if rows is None else inputs.material.train.rows(rows)
-    examples = concatenated(train, inputs.material.held_out)
+    examples = train.concatenated(inputs.material.held_out)
     return batches_like(inputs.streams.train, examples), example_index(examples, None)
 
 

@@ -1,63 +1,23 @@
-"""Training examples and targets of controls: with checked examples, subsets, repetitions."""
+"""Batches of controls: of other examples, under other targets, over and over again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from tutelage.data.order import BatchRequest
 from tutelage.types import Batch
-from tutelage_cli.data.batches import Batches
-from tutelage_cli.data.features.feature_batches import FeatureBatches
-from tutelage_cli.data.features.feature_set import FeatureSet
-from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.batches import Batches, Set
 from tutelage_cli.data.in_memory import InMemory
-from tutelage_cli.data.text.set_batches import SetBatches
-from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.plan import BatchSource
-from tutelage_cli.train.texts import Data
-
-AnyBatches = TypeVar("AnyBatches", Batches, SetBatches, FeatureBatches)
 
 
-def concatenated(train: Data, checked: Data) -> Data:
-    """Training examples and, after them, the checked ones, under ids of their own."""
-    first = int(train.ids.max()) + 1 if len(train) else 0
-    ids = torch.cat([train.ids, first + torch.arange(len(checked))])
-    labels = torch.cat([train.labels, checked.labels])
-    if isinstance(train, TextSet) and isinstance(checked, TextSet):
-        length = max(part.tokens.shape[2] for part in (train, checked))
-        tokens = [F.pad(p.tokens, (0, length - p.tokens.shape[2])) for p in (train, checked)]
-        sides = tuple(a + b for a, b in zip(train.sides, checked.sides, strict=True))
-        return replace(
-            train, sides=sides, tokens=torch.cat(tokens), labels=labels, ids=ids, called=()
-        )
-    if isinstance(train, FeatureSet) and isinstance(checked, FeatureSet):
-        features = torch.cat([train.features, checked.features])
-        return replace(
-            train, features=features, labels=labels, ids=ids, sources=(), of=None, by=""
-        )
-    assert isinstance(train, ImageSet)
-    assert isinstance(checked, ImageSet)
-    images = torch.cat([train.images, checked.images])
-    return replace(train, images=images, labels=labels, ids=ids, sources=())
-
-
-def batches_like(like: AnyBatches, examples: Data, *, alone: bool = False) -> AnyBatches:
-    """Batches of other examples, made as those of the training set are."""
-    if len(examples) == 1 and not alone:
+def batches_like(like: Batches[Set], examples: Set) -> Batches[Set]:
+    """Training batches of other examples; a single one comes twice in its batch."""
+    if len(examples) == 1:
         examples = examples.rows(torch.zeros(2, dtype=torch.long))
-    if isinstance(like, Batches):
-        assert isinstance(examples, ImageSet)
-        return replace(like, images=examples)
-    if isinstance(like, FeatureBatches):
-        assert isinstance(examples, FeatureSet)
-        return replace(like, features=examples)
-    assert isinstance(examples, TextSet)
-    return replace(like, texts=examples)
+    return replace(like, examples=examples)
 
 
 @dataclass(frozen=True)

@@ -118,9 +118,8 @@ def _cross_validated(
                 group["lr"] = rate(lr, step)
             tutor.step(batch)
             if step + 1 in eval_steps:
-                likelihood = log_likelihood(
-                    tutor, batches_like(inputs.streams.held_out, validation, alone=True)
-                )
+                left_out = replace(inputs.streams.held_out, examples=validation)
+                likelihood = log_likelihood(tutor, left_out)
                 totals[list(eval_steps).index(step + 1)] += len(validation) * likelihood
     return (totals / len(checked)).tolist()
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.text.set_batches import SetBatches
-from tutelage_cli.data.text.text_set import TextSet
+from tutelage_cli.data.batches import Batches
+from tutelage_cli.data.text.text_set import TextSet, collate_texts
 
 CPU = torch.device("cpu")
 
@@ -19,7 +19,7 @@ def texts() -> TextSet:
 
 
 def test_an_epoch_has_every_text_once_each_beside_its_own_label_and_id(texts):
-    seen = list(SetBatches(texts, 3, 0, CPU).epoch(0))
+    seen = list(Batches(texts, 3, 0, collate_texts, CPU).epoch(0))
     assert [len(batch.ids) for batch in seen] == [3, 4]
     assert sorted(torch.cat([batch.ids for batch in seen]).tolist()) == list(range(10, 17))
     for batch in seen:
@@ -30,7 +30,7 @@ def test_an_epoch_has_every_text_once_each_beside_its_own_label_and_id(texts):
 
 
 def test_a_batch_is_the_same_again_wherever_the_epoch_is_entered(texts):
-    batches = SetBatches(texts, 2, 5, CPU)
+    batches = Batches(texts, 2, 5, collate_texts, CPU)
     first, again = list(batches.epoch(3))[1:], list(batches.epoch(3, 1))
     assert [b.ids.tolist() for b in first] == [b.ids.tolist() for b in again]
     assert [b.seed for b in first] == [b.seed for b in again]
@@ -40,15 +40,15 @@ def test_a_batch_is_the_same_again_wherever_the_epoch_is_entered(texts):
 
 
 def test_the_whole_set_comes_in_its_own_order(texts):
-    ids = torch.cat([batch.ids for batch in SetBatches(texts, 3, 0, CPU).whole(4)])
+    ids = torch.cat([batch.ids for batch in Batches(texts, 3, 0, collate_texts, CPU).whole(4)])
     assert ids.tolist() == list(range(10, 17))
 
 
 def test_no_texts_and_no_size_are_refused(texts):
     with pytest.raises(UsageError, match="no texts left"):
-        SetBatches(texts.rows(torch.tensor([], dtype=torch.long)), 3, 0, CPU)
+        Batches(texts.rows(torch.tensor([], dtype=torch.long)), 3, 0, collate_texts, CPU)
     with pytest.raises(UsageError, match="batch size is 0"):
-        SetBatches(texts, 0, 0, CPU)
+        Batches(texts, 0, 0, collate_texts, CPU)
 
 
 def test_a_set_whose_columns_do_not_fit_is_refused(texts):
