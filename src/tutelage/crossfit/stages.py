@@ -37,7 +37,12 @@ DIVERGED = (
 
 
 class FoldTraining(NamedTuple):
-    """How one student of a fold is trained, of N training and H checked examples."""
+    """How one student of a fold is trained, of N training and H checked examples.
+
+    It trains on ``targets[rows]``: rows are indices of the training examples, which the checked
+    ones follow from N on. Its steps are ``settings.steps(those of a whole run)``, its weight
+    decay is that of the run times ``settings.decay_factor``.
+    """
 
     name: str
     """of its own in a run, fit for a file"""
@@ -46,8 +51,7 @@ class FoldTraining(NamedTuple):
     """the training examples of the other folds; of a distilled student also their checked ones,
     which follow from N on, each several times"""
     targets: Tensor
-    """given labels [N] of the training examples; of a distilled student soft labels [N+H, C],
-    those of checked examples last"""
+    """of all examples, by row: given labels [N]; of a distilled student soft labels [N+H, C]"""
     objective: Objective
     """from logits and targets to losses [B]; the student descends their mean"""
     settings: FoldSettings

@@ -68,7 +68,7 @@ class RandomBatches:
             raise UsageError(f"size must be 1 or above, got {self.size}.")
 
     def __call__(self, number: int) -> Any:
-        """Draw a batch."""
+        """Draw the batch of a number, collated: of pairs a list, which is no ``tl.Batch``."""
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, number))
         places = torch.randperm(len(self.examples), generator=generator)[: self.size]
         return self.collate([self.examples[place] for place in places.tolist()])

@@ -31,7 +31,7 @@ class FourBlocks(nn.Module):
         if size < 16:
             raise UsageError(
                 f"the four-block CNN got images of {size}x{size} pixels but needs 16x16 at"
-                " least; enlarge the images"
+                " least; enlarge the images (--image-size 16 on the command line)"
             )
         super().__init__()
         before = [channels, width, width, width]

@@ -31,7 +31,7 @@ class TwoBlockCNN(nn.Module):
         if size < 13:
             raise UsageError(
                 f"the two-block CNN got images of {size}x{size} pixels but needs 13x13 at"
-                " least; enlarge the images"
+                " least; enlarge the images (--image-size 16 on the command line)"
             )
         self.channels = channels
         self.size = size

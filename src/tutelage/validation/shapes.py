@@ -14,6 +14,11 @@ TORCH_IGNORES = -100
 
 def require_batch(name: str, batch: Batch, *, empty: bool = True) -> Batch:
     """Refuse a batch whose parts do not belong together. Costs no wait for a device."""
+    if not isinstance(batch, Batch):
+        raise UsageError(
+            f"{name} is {kind(batch)}; allowed: tutelage.Batch(inputs, targets, ids). "
+            "tutelage.integrations.Teaching converts what loaders give."
+        )
     for part, value in zip(("inputs", "targets", "ids"), batch, strict=False):
         if not isinstance(value, Tensor) or value.ndim == 0:
             received = (
