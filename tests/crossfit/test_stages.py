@@ -78,18 +78,18 @@ def test_every_stage_trains_on_the_other_folds() -> None:
 def test_targets_and_transitions_are_those_of_the_stages_before() -> None:
     fits = Fits(plain=0.6)
     found = fitted(fits)
-    rough = estimate_transitions(likely(CHECKED, 0.6).double(), CHECKED, shrinkage=0.3)
+    rough = estimate_transitions(likely(CHECKED, 0.6), CHECKED, shrinkage=0.3)
     for one in fits.calls[6:9]:
         assert isinstance(one.objective, ForwardCorrected)
         torch.testing.assert_close(one.objective.transitions, rough)
         assert (one.settings.share, one.settings.decay_factor) == (1 / 6, 15)
-    p = likely(GIVEN, 0.6).double()
+    p = likely(GIVEN, 0.6)
     believed = label_posterior(p, refined_transitions(p, rough, GIVEN), GIVEN)
     for one in fits.calls[9:]:
         torch.testing.assert_close(one.targets[:N], believed)
-        assert torch.equal(one.targets[N:], F.one_hot(CHECKED, C).double())
+        assert torch.equal(one.targets[N:], F.one_hot(CHECKED, C).float())
         assert (one.settings.share, one.settings.decay_factor) == (1 / 6, 30)
-    p = likely(GIVEN, 0.7).double()
+    p = likely(GIVEN, 0.7)
     assert found.selected == 2
     torch.testing.assert_close(found.stages[2].train, p)
     torch.testing.assert_close(found.transitions, refined_transitions(p, rough, GIVEN))
@@ -242,7 +242,7 @@ def test_predictions_may_be_of_any_floating_type_and_are_copied() -> None:
 
     found = fitted(fit)
     torch.testing.assert_close(
-        found.stages[0].train, likely(GIVEN, 0.6).double(), atol=1e-3, rtol=0
+        found.stages[0].train, likely(GIVEN, 0.6), atol=1e-3, rtol=0
     )
 
 

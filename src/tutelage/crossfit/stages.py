@@ -239,7 +239,7 @@ def cross_fit(
         rounds: 1, or 2 with distilled students.
 
     Returns:
-        What each stage predicts, the selected one, and the posteriors to train on, in double
+        What each stage predicts, the selected one, and the posteriors to train on, in single
         precision.
 
     Raises:
@@ -321,7 +321,7 @@ def _predictions(found: object, name: str, own: int, checked: int) -> FoldPredic
     """What ``fit`` gives, on the CPU."""
     if not isinstance(found, tuple) or not all(isinstance(part, Tensor) for part in found):
         raise UsageError(f"fit gives {kind(found)} for {name}; allowed: {ALLOWED}.")
-    parts = [part.detach().cpu().double().clone() for part in found]
+    parts = [part.detach().cpu().float().clone() for part in found]
     lengths = [len(part) if part.ndim == 2 else -1 for part in parts]
     if lengths != [own, checked]:
         shapes = " and ".join(described(part) for part in parts)

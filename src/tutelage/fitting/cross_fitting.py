@@ -97,7 +97,7 @@ class CrossFitting:
         right = F.one_hot(checked, self.parts.classes)
         return CrossFittedLabels(
             torch.cat([targets.float(), right.float()]),
-            found.posterior.gather(1, given[:, None])[:, 0].float(),
+            found.posterior.gather(1, given[:, None])[:, 0],
             found.accuracy,
             found.settings.decay_factor,
             "" if found.selected else WORSE,

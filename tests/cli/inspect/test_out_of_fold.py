@@ -68,7 +68,7 @@ def by_hand(folder, seed: int, draws: int = 32):
             p[fold == number] = torch.from_numpy(found["train"])
             said.append(torch.from_numpy(found["checked"]))
     right = torch.tensor(checked["given"])
-    mine = stratified_folds(right, 5, seed=mixed_seed(12, seed, 5))  # by one student each, as p
+    mine = stratified_folds(right, 5, seed=0)  # by one student each, as p
     own = torch.stack(said)[mine, torch.arange(len(mine))]
     errors = label_errors(p, given, own, right, draws=draws)
     return dict(zip(train["name"], errors.probabilities.tolist(), strict=True))
