@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import cache
 from itertools import chain, count
 from math import nan
@@ -111,6 +112,13 @@ def batches_of(
     collate = CollateImages(*statistics(parts[0]))
     sized = zip(parts, sizes, strict=True)
     return [Batches(images, size, seed, collate, device) for images, size in sized]
+
+
+def augmented(batches: Batches[ImageSet]) -> Batches[ImageSet]:
+    """The same batches, of images that are cropped and mirrored."""
+    assert isinstance(batches.collate, CollateImages)
+    collate = replace(batches.collate, augment=cropped_and_mirrored)
+    return replace(batches, collate=collate)
 
 
 def limited(images: ImageSet, size: int | None, seed: int) -> ImageSet:

@@ -16,10 +16,10 @@ from papers.framework.drawings import grid
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves
 from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.students import (
+    augmented,
     balanced_parts,
     batches_of,
     build_network,
-    cropped_and_mirrored,
     evaluate,
     fit,
     joint_tutor,
@@ -135,7 +135,7 @@ def blended(
     blending = teacher(arm, settings, len(names), seed, device)
     train = replace(train, seed=mixed_seed(seed, 6))
     if settings.cropped:
-        train = replace(train, augment=cropped_and_mirrored)
+        train = augmented(train)
     found = fractions(blending, len(names))
     student = build_network(settings.student, train.examples, mixed_seed(seed, 7)).to(device)
     optimizer = sgd(student, settings.lr)

@@ -19,10 +19,10 @@ from papers.framework.recipe import Outcome, Plot, Recipe, above, curves, expect
 from papers.framework.settings import RecipeSettings
 from papers.students import (
     accuracy,
+    augmented,
     balanced_indices,
     batches_of,
     build_network,
-    cropped_and_mirrored,
     endless,
     predictions,
     require_network,
@@ -174,7 +174,7 @@ def _curve(
     tutor = Tutor(
         student, rule, teacher, total_steps=settings.course.steps, seed=mixed_seed(seed, 5)
     )
-    training = replace(parts.both, augment=cropped_and_mirrored, seed=mixed_seed(seed, 6))
+    training = augmented(replace(parts.both, seed=mixed_seed(seed, 6)))
     due = {round(pupil.steps * (look + 1) / settings.looks) for look in range(settings.looks)}
     for step, batch in enumerate(islice(endless(training), pupil.steps), start=1):
         tutor.step(batch)
