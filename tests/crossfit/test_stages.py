@@ -241,9 +241,7 @@ def test_predictions_may_be_of_any_floating_type_and_are_copied() -> None:
         return FoldPredictions(buffer.to(kind), likely(CHECKED, 0.6).to(kind))
 
     found = fitted(fit)
-    torch.testing.assert_close(
-        found.stages[0].train, likely(GIVEN, 0.6), atol=1e-3, rtol=0
-    )
+    torch.testing.assert_close(found.stages[0].train, likely(GIVEN, 0.6), atol=1e-3, rtol=0)
 
 
 def test_checked_examples_do_not_outnumber_the_others_of_a_distilled_student() -> None:

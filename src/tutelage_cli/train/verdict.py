@@ -97,15 +97,15 @@ def _advice(name: str, taught: Results, control: str, baseline: Results) -> str:
 
 def _comparison(name: str, taught: Results, control: str, baseline: Results) -> str:
     gains = _differences(taught, baseline)
-    better = sum(gain > 0 for gain in gains)
-    interval = ""
+    ending = " in one seed"
     if len(gains) > 1:
-        difference = mean_interval(gains)
-        interval = f", 90% interval {difference.low:+.1f} to {difference.high:+.1f}"
-    return (
-        f"Taught by {name}: {fmean(gains):+.1f} points of test accuracy over {control}"
-        f"{interval}; better in {better} of {len(gains)} seeds."
-    )
+        difference, better = mean_interval(gains), sum(gain > 0 for gain in gains)
+        ending = (
+            f", 90% interval {difference.low:+.1f} to {difference.high:+.1f}; better in "
+            f"{better} of {len(gains)} seeds"
+        )
+    mean = f"{fmean(gains):+.1f} points of test accuracy"
+    return f"Taught by {name}: {mean} over {control}{ending}."
 
 
 def _score(name: str, results: Results) -> str:
