@@ -179,10 +179,10 @@ class FoldStages:
         return refined_transitions(stage.train, self.transitions(plain), self.given)
 
     def posterior(
-        self, stage: StagePredictions, plain: StagePredictions
+        self, stage: StagePredictions, refined: Float[Tensor, "C C"]
     ) -> Float[Tensor, "N C"]:
         """The posterior over the right class of each training example."""
-        return label_posterior(stage.train, self.refined(stage, plain), self.given)
+        return label_posterior(stage.train, refined, self.given)
 
     def joined(self, predictions: Sequence[FoldPredictions]) -> StagePredictions:
         """What the students of all folds predict, given in the order of the folds."""
@@ -253,7 +253,7 @@ def cross_fit(
     classes = list[int]()
 
     def fitted(training: FoldTraining) -> FoldPredictions:
-        own = len(data.folds) - len(training.rows[training.rows < len(data.folds)])
+        own = int((data.folds == training.fold).sum())
         found = _predictions(fit(training), training.name, own, len(data.checked))
         classes.extend(part.shape[1] for part in found)
         if len(set(classes)) > 1:
@@ -264,13 +264,13 @@ def cross_fit(
         return found
 
     def stage(trainings: Iterable[FoldTraining]) -> StagePredictions:
-        return data.joined([_finite(fitted(one), one.name) for one in trainings])
+        return data.joined([_distributions(fitted(one), one.name) for one in trainings])
 
     trials = {settings: fitted(data.trial(settings)) for settings in TRIED}
     require_labels("given", data.given, len(data.given), classes[0])
     require_labels("checked", data.checked, len(data.checked), classes[0])
     likelihoods = {
-        settings: data.likelihood(_finite(one, data.trial(settings).name).train)
+        settings: data.likelihood(_distributions(one, data.trial(settings).name).train)
         for settings, one in trials.items()
         if all(bool(part.isfinite().all()) for part in one)
     }
@@ -279,7 +279,10 @@ def cross_fit(
     settings = max(likelihoods, key=likelihoods.__getitem__)
     first = data.trial(settings).name
     later = [data.plain(fold, settings) for fold in range(1, count)]
-    plain = data.joined([trials[settings], *(_finite(fitted(one), one.name) for one in later)])
+    plain = data.joined([
+        trials[settings],
+        *(_distributions(fitted(one), one.name) for one in later),
+    ])
     transitions, starts = data.transitions(plain), [first, *(one.name for one in later)]
     stages = [
         plain,
@@ -289,16 +292,17 @@ def cross_fit(
         ),
     ]
     if rounds > 1:
-        posterior = data.posterior(stages[1], plain)
+        posterior = data.posterior(stages[1], data.refined(stages[1], plain))
         stages.append(stage(data.distilled(fold, settings, posterior) for fold in range(count)))
     selected, _ = data.select(stages)
+    refined = data.refined(stages[selected], plain)
     right = stages[selected].checked.argmax(1) == data.checked
     return CrossFitted(
         tuple(stages),
         selected,
         settings,
-        data.refined(stages[selected], plain),
-        data.posterior(stages[selected], plain),
+        refined,
+        data.posterior(stages[selected], refined),
         float(right.double().mean()),
     )
 
@@ -332,7 +336,8 @@ def _predictions(found: object, name: str, own: int, checked: int) -> FoldPredic
     return FoldPredictions(*parts)
 
 
-def _finite(found: FoldPredictions, name: str) -> FoldPredictions:
+def _distributions(found: FoldPredictions, name: str) -> FoldPredictions:
+    """Refuse predictions that are no probability distributions."""
     for part in found:
         require_probabilities(f"the predictions of {name}", part)
     return found

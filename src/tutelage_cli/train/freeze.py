@@ -15,7 +15,7 @@ from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.cache import cached_rows
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.text.text_set import TextSet
+from tutelage_cli.data.text.text_set import TextSet, without_padding
 from tutelage_cli.terminal import Pace
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import backbone_of
@@ -164,7 +164,7 @@ def _trim_padding(inputs: Tensor) -> Tensor:
     # padding that all texts have depends on texts of other chunks
     if inputs.dtype == torch.uint8:
         return inputs
-    return inputs[:, :, : max(1, int(inputs[:, 2].sum(1).max()))].contiguous()
+    return without_padding(inputs).contiguous()
 
 
 def _key(model: Extractor, chunk: Tensor) -> str:

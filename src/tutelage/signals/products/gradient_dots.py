@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.trees import leaves, named_grad
+from tutelage.functional.trees import leaves
 from tutelage.per_example import (
     Losses,
     Recorder,
@@ -17,7 +17,12 @@ from tutelage.per_example import (
     forward_dots,
 )
 from tutelage.precision import FULL, wide
-from tutelage.signals.products.row_dots import DotProducts, losses_function, only_weighs
+from tutelage.signals.products.row_dots import (
+    DotProducts,
+    losses_function,
+    mixed_from_dots,
+    only_weighs,
+)
 from tutelage.teacher import is_deep
 from tutelage.types import Params, Step, StepObservation, StudentState
 
@@ -114,8 +119,7 @@ class Alignment(DotProducts):
             with torch.no_grad():
                 losses({})
         dots = self._dots(problem, losses, state.params, v, len(lesson.ids))
-        weights = problem.weights(phi, lesson, observations[0], step.batch.seed)
-        return named_grad(problem.reduce(dots, weights, lesson), phi)
+        return mixed_from_dots(problem, phi, step, lesson, observations[0], dots)
 
 
 def ghost(

@@ -83,9 +83,7 @@ class DotProducts(Product):
         if observed is None or not only_weighs(problem, problem.lesson(phi, step.batch)):
             return self.mixed(problem, start, phi, step, v)
         dots = self.dots_of_step(problem, start, phi, step, v, observed)
-        lesson, seed = observed.lesson, step.batch.seed
-        weights = problem.weights(phi, lesson, observed.observation, seed)
-        return named_grad(problem.reduce(dots, weights, lesson), phi)
+        return mixed_from_dots(problem, phi, step, observed.lesson, observed.observation, dots)
 
 
 def exact_dots(
@@ -94,6 +92,19 @@ def exact_dots(
     """``<d l_i / d theta, v>`` [L] by forward mode."""
     losses, _ = losses_function(problem, state, lesson, step)
     return forward_dots(losses, state.params, v)
+
+
+def mixed_from_dots(
+    problem: BilevelProblem,
+    phi: Params,
+    step: Step,
+    lesson: Lesson,
+    observation: Observation,
+    dots: Tensor,
+) -> Params:
+    """``M v`` of a teacher that only weighs, from the dot products of rows [L]."""
+    weights = problem.weights(phi, lesson, observation, step.batch.seed)
+    return named_grad(problem.reduce(dots, weights, lesson), phi)
 
 
 def only_weighs(problem: BilevelProblem, lesson: Lesson) -> bool:

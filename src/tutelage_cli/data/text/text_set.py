@@ -80,7 +80,11 @@ class TextSet(Labelled):
 def collate_texts(of: TextSet, request: BatchRequest, device: torch.device) -> Tensor:
     """Collate texts to int64 [B, 3, L], L the longest length."""
     del device
-    tokens = of.tokens[request.rows].long()
+    return without_padding(of.tokens[request.rows].long())
+
+
+def without_padding(tokens: Tensor) -> Tensor:
+    """Tokens [B, 3, L] without the padding that all texts have."""
     return tokens[:, :, : max(1, int(tokens[:, 2].sum(1).max()))]
 
 

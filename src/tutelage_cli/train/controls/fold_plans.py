@@ -68,7 +68,7 @@ def _distilled(inputs: ControlInputs) -> TrainingPlan:
     corrected, plain = (
         read_out_of_fold(inputs.job, arm, inputs.material) for arm in (CORRECTED, PLAIN)
     )
-    posterior = data.posterior(corrected, plain)
+    posterior = data.posterior(corrected, data.refined(corrected, plain))
     return _plan_of(inputs, data.distilled(_fold(inputs), settings, posterior))
 
 

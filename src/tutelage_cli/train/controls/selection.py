@@ -47,12 +47,13 @@ def select(inputs: ControlInputs) -> Selected:
     stages = [read_out_of_fold(job, arm, material) for arm in arms]
     place, likelihoods = data.select(stages)
     method = list(CANDIDATES)[place]
+    refined = data.refined(stages[place], stages[0])
     means = dict(zip(CANDIDATES, likelihoods, strict=False))
     write_json(job.folder / SELECTED, {"method": method, "log_likelihood": means})
     return Selected(
         method,
         stages[place],
-        data.refined(stages[place], stages[0]),
-        data.posterior(stages[place], stages[0]),
+        refined,
+        data.posterior(stages[place], refined),
         sum(seconds_of_folds(job, arm) for arm in arms),
     )
