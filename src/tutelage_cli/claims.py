@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 from tutelage_cli.intervals import mean_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+SMALLER = "smaller than the paper's"
+"""the verdict where the interval holds 0 and lies below half of the printed difference"""
 UNDECIDABLE = "cannot be decided here"
 """the verdict on what is undecided and needs more seeds or hours than a bound"""
 RULE = (
@@ -104,10 +106,9 @@ def _tested(comparison: Comparison, differences: Sequence[float]) -> ComparisonR
 
 def combined_verdict(verdicts: Sequence[str]) -> str:
     """The verdict on several comparisons that all have to hold."""
-    if FAILS in verdicts:
-        return FAILS
-    if UNDECIDABLE in verdicts:
-        return UNDECIDABLE
+    for verdict in (FAILS, SMALLER, UNDECIDABLE):
+        if verdict in verdicts:
+            return verdict
     return HOLDS if set(verdicts) == {HOLDS} else UNDECIDED
 
 

@@ -26,6 +26,7 @@ from tutelage.errors import UsageError
 from tutelage_cli.claims import (
     FAILS,
     HOLDS,
+    SMALLER,
     UNDECIDABLE,
     UNDECIDED,
     Claim,
@@ -108,6 +109,26 @@ def test_what_no_number_of_seeds_finds_cannot_be_decided_here(differences, print
     assert text in needs(found)
 
 
+@pytest.mark.parametrize(
+    ("differences", "printed", "verdict"),
+    [
+        ((0.1, -0.2, 0.3), 5.0, SMALLER),
+        ((0.1, -0.2, 0.3), 0.99, SMALLER),  # the interval ends at .491
+        ((0.1, -0.2, 0.3), 0.98, UNDECIDED),
+        ((0.1, -0.2, 0.3), None, UNDECIDED),
+        ((0.1, 0.2, 0.3), 5.0, HOLDS),
+        ((-0.1, -0.2, -0.3), 5.0, FAILS),
+        ((0.0, 0.0, 0.0), 5.0, UNDECIDABLE),  # students that learned nothing exclude nothing
+    ],
+)
+def test_an_interval_of_both_signs_below_half_of_the_papers_effect_excludes_its_size(
+    differences, printed, verdict
+):
+    found = judged_with_power(judged(*differences), printed, SECONDS)
+    assert found["verdict"] == verdict
+    assert ("half of the paper's" in found["why"]) == (verdict == SMALLER)
+
+
 @pytest.mark.parametrize("differences", [(0.3,), (0.3, None, 0.1)])
 def test_without_a_spread_it_is_undecided_and_says_why(differences):
     found = judged_with_power(judged(*differences), 0.2, SECONDS)
@@ -140,6 +161,8 @@ def test_the_papers_effect_is_of_both_arms_in_the_claimed_direction_less_the_mar
 def test_one_comparison_that_cannot_be_decided_leaves_the_claim_so_unless_one_fails():
     assert combined_verdict([HOLDS, UNDECIDED, UNDECIDABLE]) == UNDECIDABLE
     assert combined_verdict([UNDECIDABLE, FAILS]) == FAILS
+    assert combined_verdict([HOLDS, SMALLER, UNDECIDABLE]) == SMALLER
+    assert combined_verdict([SMALLER, FAILS]) == FAILS
 
 
 def claim(verdict: str, *each: tuple[str, float, int | None]) -> dict:
