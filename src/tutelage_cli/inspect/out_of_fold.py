@@ -17,6 +17,7 @@ from tutelage_cli.inspect.reading import ClassNames, Run, read_examples_of, stud
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
+    DISTILLED,
     PLAIN,
     PREDICTIONS,
     fold_jobs,
@@ -27,8 +28,8 @@ from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material
 
 KINDS = (PLAIN, CORRECTED)
-"""students of folds whose predictions are combined, as their errors differ; later rounds start
-from transitions that may have confirmed themselves"""
+"""students of folds whose predictions are combined where there are no distilled ones, which
+predict better than both"""
 BASE = "untaught"
 """the arm of every run whose tables list the training and the checked examples"""
 DRAWS = 32
@@ -74,11 +75,11 @@ def between(draws: np.ndarray, rows: Bool[np.ndarray, "N"] | None = None) -> tup
 def _kinds(job: Job) -> list[str]:
     if not all(exists(job.folder / name) for name in (EXAMPLES, HELD_OUT)):
         return []
-    return [
-        kind
-        for kind in KINDS
-        if all(exists(one.folder / "result.json") for one in fold_jobs(job, kind))
-    ]
+
+    def finished(kind: str) -> bool:
+        return all(exists(one.folder / "result.json") for one in fold_jobs(job, kind))
+
+    return [DISTILLED] if finished(DISTILLED) else [kind for kind in KINDS if finished(kind)]
 
 
 def _table_of(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
