@@ -224,7 +224,9 @@ class BilevelProblem:
             wide(found), counts, self.processes.all_reduce
         )  # half counts to 256
 
-    def evaluate(self, state: StudentState, phi: Params, held_out: Batch) -> HeldOutLoss:
+    def held_out_gradients(
+        self, state: StudentState, phi: Params, held_out: Batch
+    ) -> HeldOutLoss:
         """The held-out loss with its gradients in student and teacher."""
         theta = leaves(state.params)
         loss = self.held_out_loss(state._replace(params=theta), phi, held_out)

@@ -19,7 +19,7 @@ def gradient_alignments(
     state, params = problem.student.state(), problem.student.params
     device = problem.student.device
     with torch.enable_grad(), autocast_to(FULL, device):
-        found = problem.evaluate(state, {}, held_out).student
+        found = problem.held_out_gradients(state, {}, held_out).student
         towards = {k: g for k, g in found.items() if params[k].requires_grad}
         return exact_dots(problem, state, lesson, step, towards)
 

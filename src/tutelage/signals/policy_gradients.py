@@ -43,7 +43,7 @@ def evaluated_step(
     """The window's step, the held-out loss after it, and its observation."""
     assert window.start is not None
     step = window.steps[-1]
-    evaluation = window.held_out_loss or problem.evaluate(window.end, phi, held_out)
+    evaluation = window.held_out_loss or problem.held_out_gradients(window.end, phi, held_out)
     return (
         step,
         evaluation,

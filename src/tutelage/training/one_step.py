@@ -38,11 +38,11 @@ from tutelage.types import (
 )
 
 
-class OneStepTraining:
-    """The parts of a step that only ``OneStep`` signals have.
+class OneStepUpdater:
+    """Takes student steps whose own passes a ``OneStep`` signal uses, and the teacher's steps.
 
-    These are passes that are recorded, teacher steps that wait for the next step's loss
-    (``pending``), and tentative steps (``takes_tentative_step``).
+    Passes are recorded, a teacher step may wait for the next step's loss (``pending``), and a
+    student step may be tentative (``takes_tentative_step``).
 
     Args:
         problem: The student learning under the teacher.

@@ -24,7 +24,7 @@ from tutelage.teacher import uses_alignments, uses_progress
 from tutelage.teachers.plain import Plain
 from tutelage.training.forward import StepResult, step_result
 from tutelage.training.micro_batches import require_micro_batch
-from tutelage.training.one_step import OneStepTraining
+from tutelage.training.one_step import OneStepUpdater
 from tutelage.training.plain_state import steps_from_dict, steps_to_dict
 from tutelage.training.replay_check import require_no_norm
 from tutelage.training.step import StudentStep
@@ -144,7 +144,7 @@ class Tutor:
             student, problem, step_strategy, seed, recomputed=recomputed
         )
         self._window = WindowBuffer()
-        self._one_step = updater and OneStepTraining(problem, self._student_step, updater)
+        self._one_step = updater and OneStepUpdater(problem, self._student_step, updater)
 
     @property
     def steps(self) -> int:
@@ -212,7 +212,7 @@ class Tutor:
         return self._step_in_window(one_step, batch, held_out)
 
     def _step_outside_window(
-        self, one_step: OneStepTraining | None, batch: Batch, held_out: Batch | None
+        self, one_step: OneStepUpdater | None, batch: Batch, held_out: Batch | None
     ) -> StepResult:
         problem, student_step, held_out_loss = self.problem, self._student_step, None
         if one_step is not None and one_step.updater.signal.evaluate_on == "plain":
@@ -226,7 +226,7 @@ class Tutor:
         return step_result(forward_pass, held_out_loss)
 
     def _step_in_window(
-        self, one_step: OneStepTraining, batch: Batch, held_out: Batch | None
+        self, one_step: OneStepUpdater, batch: Batch, held_out: Batch | None
     ) -> StepResult:
         problem, student_step, window = self.problem, self._student_step, self._window
         updater, observed, held_out_loss = one_step.updater, None, None
