@@ -143,9 +143,9 @@ def test_training_is_the_same_again_after_a_stop() -> None:
 def test_what_needs_all_rows_at_once_is_refused() -> None:
     student = build("relu network")
     optimizer = SGD(student.parameters(), lr=0.1)
-    deep = InternalState(student, classes=3, surface=("margin",), deep=True)
+    teacher = InternalState(student, classes=3, surface=("margin",), attached=True)
     with pytest.raises(ValueError, match="keeps the path from weights to the student"):
-        Tutor(student, optimizer, deep, micro_batch=2)
+        Tutor(student, optimizer, teacher, micro_batch=2)
     with pytest.raises(ValueError, match="tries each step before it is taken"):
         teaching(Lookahead(mode="restep"), micro_batch=2)
     with pytest.raises(ValueError, match="reads one pass over all rows; 'forward' does not"):

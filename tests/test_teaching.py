@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tests.cases import D, InputWeigher, Shifter, stream
 from tutelage.losses.objectives import Normalise
-from tutelage.teacher import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
+from tutelage.teacher import acts_at_test, is_attached, normalise_of, taps_of, uses_progress
 from tutelage.teachers import Curriculum, LossWeigher, Plain, Together
 from tutelage.teachers.hook_calls import prepare, weigh
 from tutelage.types import Batch, Lesson, Observation, Params, Progress, as_lesson
@@ -19,7 +19,7 @@ class Everything(nn.Module):
 
     normalise: ClassVar[Normalise] = "group"
     taps = ("0", "1")
-    deep = True
+    attached = True
     at_test = True
     uses_progress = True
 
@@ -43,7 +43,7 @@ def test_a_bare_module_has_the_documented_traits() -> None:
     plain = Plain()
     assert normalise_of(plain) == "mean"
     assert tuple(taps_of(plain)) == ()
-    assert not is_deep(plain)
+    assert not is_attached(plain)
     assert not acts_at_test(plain)
     assert not uses_progress(plain)
 
@@ -52,7 +52,7 @@ def test_traits_are_read_off_the_teacher() -> None:
     teacher = Everything()
     assert normalise_of(teacher) == "group"
     assert tuple(taps_of(teacher)) == ("0", "1")
-    assert is_deep(teacher)
+    assert is_attached(teacher)
     assert acts_at_test(teacher)
     assert uses_progress(teacher)
 
@@ -128,13 +128,13 @@ def test_two_teachers_together_have_the_traits_of_whose_moment_it_is() -> None:
     both = Together(Shifter(), Everything())
     assert normalise_of(both) == "group"
     assert tuple(taps_of(both)) == ("0", "1")
-    assert is_deep(both)
+    assert is_attached(both)
     assert acts_at_test(both)
     assert uses_progress(both)
     swapped = Together(Everything(), LossWeigher())
     assert normalise_of(swapped) == "mean"
     assert tuple(taps_of(swapped)) == ()
-    assert not is_deep(swapped)
+    assert not is_attached(swapped)
     assert acts_at_test(swapped)
     assert uses_progress(swapped)
 

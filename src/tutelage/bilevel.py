@@ -26,7 +26,7 @@ from tutelage.losses.reduction import counted_mean, counts_of, held_out_counts
 from tutelage.losses.targets import apply_to_labelled, with_classes
 from tutelage.precision import autocast_to, wide
 from tutelage.randomness import mixed_seed
-from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weighs_deeply
+from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weights_attached
 from tutelage.teachers.hook_calls import prepare, row_losses, weigh
 from tutelage.types import (
     Batch,
@@ -95,11 +95,11 @@ class BilevelProblem:
     def teacher_observation(
         self, state: StudentState, lesson: Lesson, step: Step, observation: Observation
     ) -> Observation:
-        """What ``weigh`` sees, detached from the student unless the teacher is deep.
+        """What ``weigh`` sees, detached from the student unless weights are attached.
 
         It keeps the path from what the teacher has prepared, through the student as it is.
         """
-        if weighs_deeply(self.teacher):
+        if weights_attached(self.teacher):
             return observation
         made = lesson.inputs, lesson.targets, lesson.aux
         followed = any(part is not None and part.requires_grad for part in made)
@@ -117,8 +117,8 @@ class BilevelProblem:
         attached: bool = False,
         buffers_out: Params | None = None,
     ) -> Tensor:
-        """Weights [L] of the rows, detached from the student unless the teacher is deep."""
-        keeps_graph = attached or weighs_deeply(self.teacher)
+        """Weights [L] of the rows, detached from the student unless the teacher is attached."""
+        keeps_graph = attached or weights_attached(self.teacher)
         visible = observation if keeps_graph else detach(observation)
         counts = counts_of(self.objective, lesson.targets)
         if not implements(self.teacher, "weigh"):

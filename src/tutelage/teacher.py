@@ -24,10 +24,10 @@ class Teacher(nn.Module):
     Attributes:
         normalise: The rule of ``tutelage.losses.weighted_loss``.
         taps: Names of the student's modules whose outputs are in ``Observation.features``.
-        deep: Keep the derivative of weights with respect to the student, ``dw/dtheta``, in the
-            student's gradient; None: if the teacher has ``row_losses``. If False and weights
-            depend on the student, a hypergradient leaves out the effect of earlier steps on
-            later weights.
+        attached: Keep weights attached to the student, so that ``dw/dtheta`` is part of its
+            gradient; None: if the teacher has ``row_losses``. If False and weights depend on
+            the student, a hypergradient leaves out the effect of earlier steps on later
+            weights.
         at_test: ``prepare`` applies to held-out and test inputs, too, as a mask does.
         uses_progress: Hooks depend on ``Progress``.
         uses_alignments: Hooks depend on ``Observation.alignments``, for which the tutor needs a
@@ -38,7 +38,7 @@ class Teacher(nn.Module):
 
     normalise: Normalise = "mean"
     taps: Sequence[str] = ()
-    deep: bool | None = None
+    attached: bool | None = None
     at_test: bool = False
     uses_progress: bool = False
     uses_alignments: bool = False
@@ -154,7 +154,7 @@ def traits_of(teacher: nn.Module) -> dict[str, Any]:
 TRAITS = (
     "normalise",
     "taps",
-    "deep",
+    "attached",
     "at_test",
     "uses_progress",
     "uses_alignments",
@@ -178,15 +178,15 @@ def reads_rows(teacher: nn.Module) -> bool:
     return implements(teacher, "weigh") or implements(teacher, "row_losses")
 
 
-def is_deep(teacher: nn.Module) -> bool:
+def is_attached(teacher: nn.Module) -> bool:
     """Whether the student's gradient goes through the teacher's weights or losses."""
-    return weighs_deeply(teacher) or implements(teacher, "row_losses")
+    return weights_attached(teacher) or implements(teacher, "row_losses")
 
 
-def weighs_deeply(teacher: nn.Module) -> bool:
+def weights_attached(teacher: nn.Module) -> bool:
     """Whether the student's gradient goes through the weights."""
-    deep = trait_of(teacher, "deep")
-    return implements(teacher, "row_losses") if deep is None else deep
+    attached = trait_of(teacher, "attached")
+    return implements(teacher, "row_losses") if attached is None else attached
 
 
 def acts_at_test(teacher: nn.Module) -> bool:

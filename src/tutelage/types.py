@@ -165,8 +165,8 @@ class Estimate(NamedTuple):
 
     It includes the paths of the teacher's parameters through every step of the window, with
     each step's batch, settings, random numbers and ``Progress`` fixed. If the teacher weighs by
-    the student's outputs and is not ``deep``, the effect of earlier steps on later weights is
-    left out, and ``facts`` has ``weights_fixed``. Where the student, the objective or the
+    the student's outputs and is not ``attached``, the effect of earlier steps on later weights
+    is left out, and ``facts`` has ``weights_fixed``. Where the student, the objective or the
     teacher's losses detach a path, it has ``detached``.
     """
 

@@ -31,7 +31,7 @@ from tutelage.errors import UsageError
 from tutelage.functional.replay_context import replay_context
 from tutelage.functional.taps import tapped
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
-from tutelage.teacher import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
+from tutelage.teacher import acts_at_test, is_attached, normalise_of, taps_of, uses_progress
 from tutelage.teachers import (
     PAPER_SURFACE,
     SURFACE,
@@ -97,7 +97,12 @@ INTERNAL: dict[str, dict[str, Any]] = ONE_FACT | {
         "width": 4,
         "level": "free",
     },
-    "deep": {"surface": ("margin", "loss"), "hidden_layers": 1, "width": 8, "deep": True},
+    "attached": {
+        "surface": ("margin", "loss"),
+        "hidden_layers": 1,
+        "width": 8,
+        "attached": True,
+    },
 }
 
 
@@ -220,7 +225,7 @@ def test_loaded_teacher_gives_the_same_weights(tmp_path, name):
     assert weights_of(loaded, other).equal(expected)
     assert type(loaded) is type(teacher)
     assert loaded.training
-    for trait in (taps_of, is_deep, normalise_of, uses_progress):
+    for trait in (taps_of, is_attached, normalise_of, uses_progress):
         assert trait(loaded) == trait(teacher)
     assert all(p.requires_grad for p in loaded.parameters())
 
@@ -245,7 +250,7 @@ def test_loaded_teacher_of_another_kind_does_the_same(tmp_path, name):
     assert type(loaded) is type(teacher)
     for got, wanted in zip(work_of(loaded), work_of(teacher), strict=True):
         assert torch.equal(got, wanted)
-    for trait in (taps_of, is_deep, normalise_of, uses_progress, acts_at_test):
+    for trait in (taps_of, is_attached, normalise_of, uses_progress, acts_at_test):
         assert trait(loaded) == trait(teacher)
     save_commentary(loaded, tmp_path / "b")
     assert found(tmp_path / "a") == found(tmp_path / "b")
@@ -660,7 +665,7 @@ WRONG_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
         "surface": ("margin", 3, None, [3], [["margin"]], ["margni"], {"margin": 1}, []),
         "hidden_layers": (HUGE, 10**6, -1, 2.5, "1", None, [1], True),
         "width": (*NUMBERS, 10**7, "4", [4], True),
-        "deep": ("no", 2, [], {}, None),
+        "attached": ("no", 2, [], {}, None),
     },
     "paper, I0 + M0": {
         "tap": ("pol", 3, ["pool"], "", {}, True),

@@ -228,10 +228,10 @@ class NoisyCopies(nn.Module):
         return (lesson.inputs @ self.direction).exp()
 
 
-def deep() -> nn.Module:
+def attached() -> nn.Module:
     surface = ("loss", "margin", "progress")
     teacher = InternalState(
-        network(), classes=C, tap="0", surface=surface, hidden_layers=1, width=4, deep=True
+        network(), classes=C, tap="0", surface=surface, hidden_layers=1, width=4, attached=True
     )
     nn.init.normal_(teacher.net.get_parameter("2.weight"))
     return teacher
@@ -359,5 +359,5 @@ CASES: dict[str, Case] = {
     "a teacher of copies": Case(teacher=NoisyCopies),
     "a teacher of copies, with dropout below": Case(Random, teacher=NoisyCopies),
     "a teacher at test": Case(teacher=Shifter),
-    "a deep teacher": Case(teacher=deep),
+    "an attached teacher": Case(teacher=attached),
 }

@@ -87,11 +87,11 @@ class CopiedSometimes(Moved):
 
 
 class Weighs(nn.Module):
-    """Weighs by losses, learned, and by ids; where it is deep, the student sees that."""
+    """Weighs by losses, learned, and by ids; where it is attached, the student sees that."""
 
-    def __init__(self, rule: Normalise, *, deep: bool = False) -> None:
+    def __init__(self, rule: Normalise, *, attached: bool = False) -> None:
         super().__init__()
-        self.normalise, self.deep = rule, deep
+        self.normalise, self.attached = rule, attached
         self.slope = nn.Parameter(torch.tensor(0.6))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
@@ -277,17 +277,20 @@ CASES: dict[str, Sampling] = {
         pair,
         direct=("weighs",),
     ),
-    "moved, deep weights": Sampling(
-        lambda: Together(Moved(), Weighs("mean", deep=True)),
+    "moved, attached weights": Sampling(
+        lambda: Together(Moved(), Weighs("mean", attached=True)),
         TWO,
         pair,
         direct=("weighs.slope",),
     ),
-    "moved, deep weights, sum": Sampling(
-        lambda: Together(Moved(), Weighs(None, deep=True)), TWO, pair, direct=("weighs.slope",)
+    "moved, attached weights, sum": Sampling(
+        lambda: Together(Moved(), Weighs(None, attached=True)),
+        TWO,
+        pair,
+        direct=("weighs.slope",),
     ),
-    "moved, deep weights, within": Sampling(
-        lambda: Together(Moved((1, 2, 2)), Weighs("group", deep=True)),
+    "moved, attached weights, within": Sampling(
+        lambda: Together(Moved((1, 2, 2)), Weighs("group", attached=True)),
         TWO,
         pair,
         direct=("weighs.slope",),

@@ -36,15 +36,15 @@ def teacher_for(kind: str, student: nn.Module) -> nn.Module:
         )
         nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
         return teacher.double()
-    if kind == "deep":
-        teacher = InternalState(student, classes=C, surface=("margin",), deep=True)
+    if kind == "attached":
+        teacher = InternalState(student, classes=C, surface=("margin",), attached=True)
         nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
         return teacher.double()
     plain = {"inputs": InputWeigher, "loss": LossWeigher, "shift": Shifter}
     return plain[kind]().double()
 
 
-TEACHERS = ("inputs", "loss", "internal state", "deep", "shift")
+TEACHERS = ("inputs", "loss", "internal state", "attached", "shift")
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

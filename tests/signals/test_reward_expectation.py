@@ -133,10 +133,10 @@ def test_every_way_to_take_dot_products_gives_the_same_rewards(method, action) -
     assert bool(want.any()) == any(action)
 
 
-def test_an_operator_without_forward_mode_is_rewarded_under_deep_weights_too(
+def test_an_operator_without_forward_mode_is_rewarded_under_attached_weights_too(
     monkeypatch,
 ) -> None:
-    teachers = [Together(Moved(), Weighs("mean", deep=True)).double() for _ in range(2)]
+    teachers = [Together(Moved(), Weighs("mean", attached=True)).double() for _ in range(2)]
     want = estimate_of(teachers[0], action=(1, 0, 1))
 
     def without(*_: object) -> Tensor:

@@ -19,7 +19,7 @@ from tutelage.signals.products import (
     FiniteDifference,
     ForwardOverReverse,
 )
-from tutelage.teacher import is_deep
+from tutelage.teacher import is_attached
 from tutelage.teachers import DynamicLoss
 from tutelage.training.loops import planned_steps
 from tutelage.training.tutor import Tutor
@@ -212,6 +212,6 @@ def test_it_is_learnt_along_a_run() -> None:
     before = {k: p.detach().clone() for k, p in teacher.named_parameters()}
     for _ in range(12):
         tutor.step(next(source), next(source))
-    assert is_deep(teacher)
+    assert is_attached(teacher)
     assert tutor.skipped_teacher_steps == 0
     assert not any(torch.equal(p, before[k]) for k, p in teacher.named_parameters())

@@ -84,7 +84,7 @@ def features() -> nn.Module:
 
 
 def internal_state(
-    student: nn.Module, hidden_layers: int = 0, *, deep: bool = False, level: str = "free"
+    student: nn.Module, hidden_layers: int = 0, *, attached: bool = False, level: str = "free"
 ) -> nn.Module:
     return InternalState(
         student,
@@ -92,7 +92,7 @@ def internal_state(
         tap="3",
         surface=tuple(SURFACE),
         hidden_layers=hidden_layers,
-        deep=deep,
+        attached=attached,
         level=level,
     )
 
@@ -111,7 +111,7 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "margin and loss": lambda student: MarginLoss(student, CLASSES),
     "internal state, centred": lambda student: internal_state(student, level="centred"),
     "internal state, MLP-2": lambda student: internal_state(student, 2),
-    "internal state, deep": lambda student: internal_state(student, 1, deep=True),
+    "internal state, attached": lambda student: internal_state(student, 1, attached=True),
     "curriculum": lambda _: Curriculum(small_network(2)),
     "curriculum, no iteration": lambda _: Curriculum(small_network(1), iteration=False),
     "brighter": lambda _: Brighter(),

@@ -332,10 +332,14 @@ def test_a_tap_of_another_width_than_its_teacher_takes_asks_for_the_width() -> N
         first_step(module, InternalState(module, classes=C, tap="conv"))
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_only_a_deep_teacher_leaves_a_path_from_its_weights_into_the_student(deep) -> None:
+@pytest.mark.parametrize("attached", [False, True])
+def test_only_an_attached_teacher_leaves_a_path_from_weights_into_the_student(
+    attached,
+) -> None:
     module = student()
-    teacher = drawn(InternalState(module, classes=C, tap="1", surface=("margin",), deep=deep))
+    teacher = drawn(
+        InternalState(module, classes=C, tap="1", surface=("margin",), attached=attached)
+    )
     tutor = Tutor(module, torch.optim.SGD(module.parameters(), lr=0.1), teacher)
     view, batch = tutor.problem.student, next(stream())
     theta = {k: p.requires_grad_() for k, p in view.snapshot().params.items()}
@@ -343,7 +347,7 @@ def test_only_a_deep_teacher_leaves_a_path_from_its_weights_into_the_student(dee
     seen = Observation(cross_entropy(logits, batch.targets), logits, features, Progress())
     fixed = {k: p.detach() for k, p in teacher.named_parameters()}
     weights = tutor.problem.weights(fixed, as_lesson(batch), seen, 0)
-    assert weights.requires_grad is deep
+    assert weights.requires_grad is attached
 
 
 def test_a_batch_of_one_gets_a_weight() -> None:

@@ -16,7 +16,7 @@ from tutelage.precision import wide
 from tutelage.signals.dots import weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions, log_prob
 from tutelage.signals.products import DotProducts, DoubleBackward, only_weighs
-from tutelage.teacher import implements, is_deep, normalise_of
+from tutelage.teacher import implements, is_attached, normalise_of
 from tutelage.types import (
     Lesson,
     Observation,
@@ -72,7 +72,7 @@ class SampledStep:
     def rewards(self) -> Tensor:
         """Pseudo-values of the training loss's derivative along the direction."""
         weights = self.weights.detach()
-        if not is_deep(self.problem.teacher):
+        if not is_attached(self.problem.teacher):
             return self._pseudo_values(self.dots, weights)
         phi, lesson, seed = detached(self.phi), self.observed.lesson, self.step.batch.seed
         slopes = weighted_slopes(self.problem, phi, self.start, self.step, self.v, lesson)

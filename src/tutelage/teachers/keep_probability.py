@@ -24,16 +24,16 @@ class KeepProbability(Teacher):
 
     Args:
         classes: C, the number of classes.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
     """
 
     uses_progress = True
 
-    def __init__(self, classes: int, *, deep: bool = False) -> None:
+    def __init__(self, classes: int, *, attached: bool = False) -> None:
         super().__init__()
         self.classes = classes
-        self.deep = deep
+        self.attached = attached
         last = nn.Linear(HIDDEN, 1)
         self.net = nn.Sequential(nn.Linear(2 * classes + 5, HIDDEN), nn.Tanh(), last)
         nn.init.constant_(last.bias, BIAS)

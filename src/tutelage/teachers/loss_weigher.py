@@ -17,7 +17,7 @@ class LossWeigher(Teacher):
         width: Units of the hidden layer.
         normalise: ``"mean"`` rescales weights to mean 1 over the batch, as in the paper; None
             leaves them, as the authors' later script does.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 
     Raises:
@@ -25,13 +25,13 @@ class LossWeigher(Teacher):
     """
 
     def __init__(
-        self, *, width: int = 100, normalise: Normalise = "mean", deep: bool = False
+        self, *, width: int = 100, normalise: Normalise = "mean", attached: bool = False
     ) -> None:
         super().__init__()
         if normalise not in ("mean", None):
             raise ValueError(f"normalise must be 'mean' or None, got '{normalise}'.")
         self.width = width
-        self.deep = deep
+        self.attached = attached
         self.normalise: Normalise = normalise
         self.net = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1))
 

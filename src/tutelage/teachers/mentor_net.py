@@ -34,7 +34,7 @@ class MentorNetPD(Teacher):
         decay: Of the moving average, per step.
         burn_in: Share of the run in which all count the same.
         dropout: Share of each batch that is left out then.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 
     Raises:
@@ -52,7 +52,7 @@ class MentorNetPD(Teacher):
         decay: float = 0.5,
         burn_in: float = 0.2,
         dropout: float = 0.5,
-        deep: bool = False,
+        attached: bool = False,
     ) -> None:
         super().__init__()
         require_not_negative("width", width)
@@ -60,7 +60,7 @@ class MentorNetPD(Teacher):
         self.width = width
         self.burn_in = burn_in
         self.dropout = dropout
-        self.deep = deep
+        self.attached = attached
         self.average = LossPercentile(percentile=percentile, decay=decay)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
@@ -95,7 +95,7 @@ class MentorNetDD(Teacher):
         decay: Of the moving average, per step.
         burn_in: Share of the run in which all count the same.
         dropout: Share of each batch that is left out then.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 
     Raises:
@@ -113,14 +113,14 @@ class MentorNetDD(Teacher):
         decay: float = 0.5,
         burn_in: float = 0.2,
         dropout: float = 0.5,
-        deep: bool = False,
+        attached: bool = False,
     ) -> None:
         super().__init__()
         _require_shares(burn_in=burn_in, dropout=dropout)
         self.classes = classes
         self.burn_in = burn_in
         self.dropout = dropout
-        self.deep = deep
+        self.attached = attached
         self.average = LossPercentile(percentile=percentile, decay=decay)
         self.gates = nn.Linear(2, 4)
         self.labels = nn.Embedding(classes, 2)

@@ -14,7 +14,7 @@ from tutelage.teacher import (
     normalise_of,
     taps_of,
     uses_progress,
-    weighs_deeply,
+    weights_attached,
 )
 from tutelage.types import Batch, Lesson, Observation, as_lesson
 
@@ -44,7 +44,7 @@ class Permuted(Teacher):
         self.learned = learned
         self.normalise: Normalise = normalise_of(learned)
         self.taps = taps_of(learned)
-        self.deep = weighs_deeply(learned)
+        self.attached = weights_attached(learned)
         self.at_test = acts_at_test(learned)
         self.uses_progress = uses_progress(learned)
 

@@ -11,7 +11,7 @@ from tutelage.teacher import (
     implements,
     traits_of,
     uses_progress,
-    weighs_deeply,
+    weights_attached,
 )
 from tutelage.types import Batch, Lesson, Observation
 
@@ -22,16 +22,16 @@ class Together(Teacher):
     Args:
         prepares: A teacher with ``prepare``, such as one that makes copies.
         weighs: A teacher with ``weigh``.
-        deep: Keep ``dw/dtheta`` in the student's gradient; None: as ``weighs`` does. Where it
-            is left out, a hypergradient keeps what ``prepares`` does to the weights of the same
-            step, and leaves out what it does to those of later ones.
+        attached: Keep ``dw/dtheta`` in the student's gradient; None: as ``weighs`` does. Where
+            it is left out, a hypergradient keeps what ``prepares`` does to the weights of the
+            same step, and leaves out what it does to those of later ones.
 
     Raises:
         TypeError: If one of them lacks its moment.
     """
 
     def __init__(
-        self, prepares: nn.Module, weighs: nn.Module, *, deep: bool | None = None
+        self, prepares: nn.Module, weighs: nn.Module, *, attached: bool | None = None
     ) -> None:
         super().__init__()
         for teacher, moment in ((prepares, "prepare"), (weighs, "weigh")):
@@ -41,7 +41,7 @@ class Together(Teacher):
         self.weighs = weighs
         for name, value in traits_of(weighs).items():
             setattr(self, name, value)
-        self.deep = weighs_deeply(weighs) if deep is None else deep
+        self.attached = weights_attached(weighs) if attached is None else attached
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
         if implements(weighs, "row_losses"):  # a teacher gives losses where it has the method

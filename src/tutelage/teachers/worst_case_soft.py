@@ -99,7 +99,7 @@ class WorstCaseSoft(Teacher):
     """
 
     normalise: Normalise = None
-    deep = False  # of its weights; its losses are differentiated
+    attached = False  # of its weights; its losses are differentiated
 
     def __init__(
         self,

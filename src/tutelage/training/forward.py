@@ -22,7 +22,7 @@ from tutelage.functional.replay_context import (
 from tutelage.functional.taps import tapped
 from tutelage.functional.trees import detached
 from tutelage.losses.objectives import logits_of, losses_of
-from tutelage.teacher import acts_at_test, implements, is_deep, taps_of
+from tutelage.teacher import acts_at_test, implements, is_attached, taps_of
 from tutelage.teachers.hook_calls import prepare
 from tutelage.types import (
     Batch,
@@ -153,7 +153,7 @@ def apply_weights(
 ) -> ForwardPass:
     """Weigh the rows by the teacher's present parameters and reduce their losses."""
     seed, written = step.batch.seed, {}
-    if is_deep(problem.teacher):  # the student's gradient goes through weights and losses, too
+    if is_attached(problem.teacher):  # the gradient goes through weights and losses, too
         params = detached(dict(problem.teacher.named_parameters()))
         weights = problem.weights(params, lesson, observation, seed, buffers_out=written)
         losses = problem.row_losses(params, lesson, observation, seed, buffers_out=written)

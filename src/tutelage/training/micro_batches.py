@@ -27,7 +27,7 @@ from tutelage.losses.objectives import losses_of
 from tutelage.per_example.units import uses_batch_statistics
 from tutelage.precision import FULL
 from tutelage.randomness import seeded_generators
-from tutelage.teacher import drop_below_of, is_deep
+from tutelage.teacher import drop_below_of, is_attached
 from tutelage.training.forward import ForwardPass, PreparedStep, run_forward
 from tutelage.training.step_strategy import StepStrategy
 from tutelage.types import Lesson, Step
@@ -199,9 +199,9 @@ def require_micro_batch(problem: BilevelProblem, student: nn.Module) -> None:
         raise ValueError(f"micro_batch must be at least 1, got {problem.micro_batch}.")
     name = type(problem.teacher).__name__
     summed = problem.processes.averages and data_parallel(student) is None
-    deep = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
+    path = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
     reasons = {
-        deep: is_deep(problem.teacher),
+        path: is_attached(problem.teacher),
         f"{name} leaves rows out by drop_below": drop_below_of(problem.teacher) > 0,
         "the student is sharded": is_sharded(problem.student.module),
         "a wrapper around the student's own sums gradients": summed,

@@ -61,11 +61,11 @@ class Losses(nn.Module):
     """A smooth function of the loss."""
 
     normalise: ClassVar[Normalise] = "mean"
-    deep: bool = False
+    attached: bool = False
 
-    def __init__(self, *, deep: bool = False) -> None:
+    def __init__(self, *, attached: bool = False) -> None:
         super().__init__()
-        self.deep = deep
+        self.attached = attached
         self.slope, self.level = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(()))
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
@@ -74,10 +74,10 @@ class Losses(nn.Module):
 
 
 class Relative(Losses):
-    """Weighs by the loss against the batch's mean, deep."""
+    """Weighs by the loss against the batch's mean, attached."""
 
     def __init__(self) -> None:
-        super().__init__(deep=True)
+        super().__init__(attached=True)
 
     def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
         z = observation.losses - observation.losses.mean()

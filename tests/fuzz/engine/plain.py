@@ -23,7 +23,9 @@ class Loop:
         self.parts, self.s = parts, parts.situation
         self.whole = self.s.mode == "whole run"
         self.made = parts.make(types)
-        self.deep = getattr(self.made.teacher, "deep", hasattr(self.made.teacher, "row_losses"))
+        self.attached = getattr(
+            self.made.teacher, "attached", hasattr(self.made.teacher, "row_losses")
+        )
         self.losses: list[float] = []
         self.mode = self.made.student.training
         self.seed = mixed_seed(self.s.seed, 0) if self.whole else self.s.seed
@@ -123,14 +125,14 @@ class Loop:
         with torch.no_grad():
             lesson = as_lesson(batch) if asked.untaught else self._prepared(batch)
         note = asked.note
-        aside = None if note is None or self.deep else self._shown(lesson, batch.seed, note)
+        aside = None if note is None or self.attached else self._shown(lesson, batch.seed, note)
         if asked.frozen and note is not None:  # until the backward pass is done
             self._load(note.params)
         progress = self._progress(number) if note is None else note.seen.progress
         seen = self._seen(lesson, batch.seed, progress)
         marks = self._counted(lesson.targets)
         counted = marks.bool().nonzero().flatten()
-        shown = seen if self.deep else aside or cut(seen)
+        shown = seen if self.attached else aside or cut(seen)
         torch.default_generator.manual_seed(batch.seed + 2)
         pair = seen_of(seen, counted), seen_of(shown, counted)
         weights, losses = self._weighed(rows_of(lesson, counted), *pair, asked)
@@ -153,7 +155,7 @@ class Loop:
         weights, own = ones, self.made.types[1]
         shown, lesson, live = (cast_to(x, own) for x in (shown, lesson, seen))
         if hasattr(teacher, "weigh"):
-            with nullcontext() if self.deep else torch.no_grad():
+            with nullcontext() if self.attached else torch.no_grad():
                 weights = teacher.weigh(lesson, shown)
         weights = weights.reshape(-1).to(torch.promote_types(weights.dtype, torch.float32))
         losses = (

@@ -23,7 +23,7 @@ from tutelage.signals.products.row_dots import (
     mixed_from_dots,
     only_weighs,
 )
-from tutelage.teacher import is_deep
+from tutelage.teacher import is_attached
 from tutelage.types import Params, Step, StepObservation, StudentState
 
 Method = Literal["forward", "ghost", "difference", "one-sided"]
@@ -67,7 +67,7 @@ class Alignment(DotProducts):
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether the dot products can be read from recorded passes."""
-        return self.method == "ghost" and not is_deep(problem.teacher)
+        return self.method == "ghost" and not is_attached(problem.teacher)
 
     def dots(
         self,

@@ -11,7 +11,7 @@ from tutelage.functional.trees import detached, named_grad
 from tutelage.per_example import Losses, forward_dots
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
 from tutelage.signals.products.product import Product
-from tutelage.teacher import is_deep
+from tutelage.teacher import is_attached
 from tutelage.types import (
     Lesson,
     Observation,
@@ -118,7 +118,7 @@ def only_weighs(problem: BilevelProblem, lesson: Lesson) -> bool:
         False where the lesson depends on them, or weights on the student's parameters.
     """
     visible = (lesson.inputs, lesson.targets, lesson.aux)
-    return not is_deep(problem.teacher) and not any(
+    return not is_attached(problem.teacher) and not any(
         part is not None and part.requires_grad for part in visible
     )
 

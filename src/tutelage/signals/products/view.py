@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.replay_context import detach
-from tutelage.teacher import weighs_deeply
+from tutelage.teacher import weights_attached
 from tutelage.types import Params, Step, StudentState
 
 Loss = Callable[[Params, Params], Tensor]
@@ -18,7 +18,7 @@ def loss_function(
 ) -> tuple[Loss, Params]:
     """The training loss near a student, with fixed inputs of ``weigh``.
 
-    Weights do not see the student move unless the teacher is deep, as in the student's own
+    Weights do not see the student move unless they are attached, as in the student's own
     gradient; they do see what the teacher prepared for this step.
     """
     with torch.no_grad():
@@ -32,7 +32,7 @@ def loss_function(
         )
         visible = (
             observation
-            if weighs_deeply(problem.teacher)
+            if weights_attached(problem.teacher)
             else problem.teacher_observation(state, lesson, step, fixed)
         )
         losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
