@@ -17,7 +17,7 @@ from benchmarks.command import Benchmark, Row, main, size
 from tutelage.signals import Unrolled
 from tutelage.teachers import InternalState, LossWeigher, Together
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 STEPS, DIRECTIONS = (1, 2, 5, size(20, 6)), size(8, 2)
 GENERATOR = torch.Generator().manual_seed(3)
@@ -32,8 +32,8 @@ class Scales(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(4))
 
-    def prepare(self, batch: Batch) -> Lesson:
-        """The lesson.
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        """Scaled inputs.
 
         Args:
             batch: The batch.
@@ -41,7 +41,7 @@ class Scales(nn.Module):
         Returns:
             Its inputs scaled.
         """
-        return as_lesson(batch)._replace(inputs=batch.inputs * self.scale)
+        return as_prepared(batch)._replace(inputs=batch.inputs * self.scale)
 
 
 def student() -> nn.Module:

@@ -29,7 +29,7 @@ from tutelage.signals.products import Alignment
 from tutelage.teachers import InternalState, Plain
 from tutelage.training import step_checks
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Observation, PreparedBatch
 
 ROWS_APART = [name for name in STUDENTS if name not in ("batch norm", "dropout", "attention")]
 """students whose rows know nothing of one another and draw nothing"""
@@ -42,7 +42,7 @@ class Given(nn.Module):
         super().__init__()
         self.weights = torch.tensor(weights, dtype=torch.float64)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
         return self.weights
 
 

@@ -23,10 +23,10 @@ from tutelage.signals import (
     WholeRun,
 )
 from tutelage.teachers import KeepOrDrop, Permuted, Plain
-from tutelage.training.forward import prediction_lesson
+from tutelage.training.forward import prediction_batch
 from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 F64 = torch.float64
 
@@ -66,8 +66,8 @@ class ByExample(nn.Module):
         super().__init__()
         self.phi = nn.Parameter(torch.linspace(-1, 1, B, dtype=F64))
 
-    def weigh(self, lesson: Lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.phi[lesson.ids].sigmoid()
+    def weigh(self, prepared: PreparedBatch, observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.phi[prepared.ids].sigmoid()
 
 
 class Attached(ByExample):
@@ -85,13 +85,13 @@ class Renews(ByExample):
         self.register_buffer("weighed", torch.zeros((), dtype=F64))
         self.register_buffer("prepared", torch.zeros((), dtype=F64))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         self.prepared += 1
-        return as_lesson(batch)._replace(inputs=batch.inputs * (1 + 0.1 * self.prepared))
+        return as_prepared(batch)._replace(inputs=batch.inputs * (1 + 0.1 * self.prepared))
 
-    def weigh(self, lesson: Lesson, observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation) -> Tensor:
         self.weighed = self.weighed + 1
-        own = super().weigh(lesson, observation) ** (self.weighed * self.prepared).sqrt()
+        own = super().weigh(prepared, observation) ** (self.weighed * self.prepared).sqrt()
         return own * (1 + observation.losses.square()) if self.attached else own
 
 
@@ -102,8 +102,8 @@ class Standardising(ByExample):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(D, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).double()
 
-    def weigh(self, lesson: Lesson, observation) -> Tensor:  # noqa: ARG002
-        return self.net(lesson.inputs).sigmoid().squeeze(1)
+    def weigh(self, prepared: PreparedBatch, observation) -> Tensor:  # noqa: ARG002
+        return self.net(prepared.inputs).sigmoid().squeeze(1)
 
 
 class Dropping(Plain):
@@ -226,7 +226,7 @@ def test_a_teachers_buffers_are_renewed_once_by_each_step_that_it_teaches(
     tutor = stepped(tutor_of(fresh(Body), teacher, signal, **settings), 4)
     taught = 2 if untaught_between else 4
     assert float(teacher.weighed) == float(teacher.prepared) == taught
-    prediction_lesson(tutor.problem, rows_of(0))
+    prediction_batch(tutor.problem, rows_of(0))
     assert float(teacher.prepared) == taught
 
 

@@ -31,7 +31,7 @@ from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardO
 from tutelage.teachers import InternalState, Plain
 from tutelage.training.step_strategy import AmpStep, PlainStep
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 LONG = 3
 """looks of the signal in a run"""
@@ -63,11 +63,11 @@ class ByIds(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(2))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         action = batch.ids * 7 % 3 % 2
         moved = batch.inputs + 0.3 * action[:, None]
         chosen = self.logits.log_softmax(0)[action]
-        return as_lesson(batch)._replace(inputs=moved, log_prob=chosen)
+        return as_prepared(batch)._replace(inputs=moved, log_prob=chosen)
 
 
 def build(name: str) -> nn.Module:

@@ -61,7 +61,7 @@ from tutelage.teachers import (
     Together,
 )
 from tutelage.teachers.hook_calls import prepare, weigh
-from tutelage.types import Batch, Lesson, Observation, Progress
+from tutelage.types import Batch, Observation, PreparedBatch, Progress
 
 C, SIZE = 3, 16
 CLASSES = ("cat", "dog", "emu")
@@ -193,7 +193,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
 TEACHERS = [*INTERNAL, "loss", "loss, narrow", "curriculum", "curriculum without iteration"]
 
 
-def seen_by(student: nn.Module, taps: Sequence[str]) -> tuple[Lesson, Observation]:
+def seen_by(student: nn.Module, taps: Sequence[str]) -> tuple[PreparedBatch, Observation]:
     """Eight random images and what a student's forward pass reveals about them."""
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(8, 1, SIZE, SIZE, generator=generator)
@@ -204,11 +204,13 @@ def seen_by(student: nn.Module, taps: Sequence[str]) -> tuple[Lesson, Observatio
     losses = nn.functional.cross_entropy(logits, targets, reduction="none")
     ids = torch.arange(8)
     progress = Progress(0.25, 1.5, 0.5)
-    return Lesson(images, targets, ids, ids), Observation(losses, logits, features, progress)
+    return PreparedBatch(images, targets, ids, ids), Observation(
+        losses, logits, features, progress
+    )
 
 
 def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
-    weigh: Callable[[Lesson, Observation], Tensor] = teacher.weigh  # pyright: ignore[reportAssignmentType] - the interface
+    weigh: Callable[[PreparedBatch, Observation], Tensor] = teacher.weigh  # pyright: ignore[reportAssignmentType] - the interface
     with torch.no_grad():
         return weigh(*seen_by(student, taps_of(teacher)))
 
@@ -235,10 +237,10 @@ def work_of(teacher: nn.Module) -> tuple[Tensor, ...]:
     shown, seen = seen_by(STUDENT, taps_of(teacher))
     batch = Batch(shown.inputs, shown.targets, shown.ids)
     with torch.no_grad(), replay_context(batch, 3):
-        lesson = prepare(teacher, {}, batch)
-        weights = weigh(teacher, {}, lesson, seen)
-    aux = torch.zeros(0) if lesson.aux is None else lesson.aux
-    return lesson.inputs, lesson.targets, aux, weights
+        prepared = prepare(teacher, {}, batch)
+        weights = weigh(teacher, {}, prepared, seen)
+    aux = torch.zeros(0) if prepared.aux is None else prepared.aux
+    return prepared.inputs, prepared.targets, aux, weights
 
 
 @pytest.mark.parametrize("name", OTHERS)

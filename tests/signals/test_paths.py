@@ -38,7 +38,7 @@ from tutelage.teachers import (
     WorstCaseSoft,
 )
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, StudentState, as_lesson
+from tutelage.types import Batch, StudentState, as_prepared
 
 
 class Copies(nn.Module):
@@ -49,11 +49,11 @@ class Copies(nn.Module):
         self.shift = nn.Parameter(torch.full((D,), 0.1))
 
     def prepare(self, batch: Batch):
-        lesson = as_lesson(batch)
+        prepared = as_prepared(batch)
         x = batch.inputs
-        y, ids, group = (rows.repeat(3) for rows in (batch.targets, batch.ids, lesson.group))
+        y, ids, group = (rows.repeat(3) for rows in (batch.targets, batch.ids, prepared.group))
         moved = torch.cat([x, x + self.shift, x - self.shift.exp()])
-        return lesson._replace(inputs=moved, targets=y, ids=ids, group=group)
+        return prepared._replace(inputs=moved, targets=y, ids=ids, group=group)
 
 
 def facts(attached: bool = False) -> nn.Module:

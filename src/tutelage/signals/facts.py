@@ -159,7 +159,7 @@ def _training_loss(
     # weights that are taken as given are 1
     if weights_attached(problem.teacher):
         return problem.training_loss(state, phi, step)[0]
-    lesson = problem.lesson(phi, step.batch)
-    observation = problem.observe(state, lesson, step)[0]
-    losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
-    return problem.reduce(losses, torch.ones_like(losses), lesson)
+    prepared = problem.prepare(phi, step.batch)
+    observation = problem.observe(state, prepared, step)[0]
+    losses = problem.row_losses(phi, prepared, observation, step.batch.seed)
+    return problem.reduce(losses, torch.ones_like(losses), prepared)

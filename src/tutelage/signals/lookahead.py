@@ -43,7 +43,7 @@ class Lookahead(OneStep):
 
     Note: other modes than ``"virtual"`` see the student's own optimiser, momentum included; the
     two differ in where the held-out gradient is taken. What ``evaluate_on="next"`` leaves out:
-    the next loss's own dependence on the teacher. With the other modes, a lesson that the
+    the next loss's own dependence on the teacher. With the other modes, what the
     teacher prepared is kept as it is.
 
     Raises:

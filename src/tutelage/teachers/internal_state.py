@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tutelage.errors import UsageError, nearest
 from tutelage.functional.taps import known_width, tap_width
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 LEVELS = ("centred", "free")
 
@@ -107,7 +107,7 @@ class InternalState(Teacher):
                 start += width
         return found
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] in (0, 1).
 
         Note: raises ``UsageError`` where it looks at the label or prediction, but rows are
@@ -118,7 +118,7 @@ class InternalState(Teacher):
             self._require_classes(logits)
         looks = self.label or "margin" in self.surface
         one_hot = (
-            _one_hot(lesson.targets, logits.shape[-1]).to(logits.dtype)
+            _one_hot(prepared.targets, logits.shape[-1]).to(logits.dtype)
             if looks
             else torch.zeros_like(logits)
         )

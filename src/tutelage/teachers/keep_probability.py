@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from tutelage.losses.targets import one_hot
 from tutelage.teacher import Teacher
 from tutelage.teachers.internal_state import margin
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 HIDDEN = 12
 """units of the hidden layer"""
@@ -38,9 +38,9 @@ class KeepProbability(Teacher):
         self.net = nn.Sequential(nn.Linear(2 * classes + 5, HIDDEN), nn.Tanh(), last)
         nn.init.constant_(last.bias, BIAS)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Keep probabilities [L]."""
-        logits, targets, progress = observation.logits, lesson.targets, observation.progress
+        logits, targets, progress = observation.logits, prepared.targets, observation.progress
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         labels = labels.to(logits.dtype)

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class LossWeigher(Teacher):
@@ -35,6 +35,6 @@ class LossWeigher(Teacher):
         self.normalise: Normalise = normalise
         self.net = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] in (0, 1)."""
         return self.net(observation.losses.unsqueeze(1)).sigmoid().squeeze(1)

@@ -7,7 +7,7 @@ from tutelage.losses.objectives import Normalise
 from tutelage.losses.targets import require_classes_of
 from tutelage.teacher import Teacher
 from tutelage.teachers.loss_percentile import LossPercentile
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 from tutelage.validation.ranges import require_not_negative
 
 EPOCHS = 100
@@ -63,7 +63,7 @@ class MentorNetPD(Teacher):
         self.attached = attached
         self.average = LossPercentile(percentile=percentile, decay=decay)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] in [0, 1]."""
         losses = observation.losses
         if observation.progress.fraction < self.burn_in:
@@ -128,17 +128,17 @@ class MentorNetDD(Teacher):
         self.register_buffer("epochs", torch.randn(EPOCHS, 5))
         self.net = nn.Sequential(nn.Linear(2 + 5 + 2, 20), nn.Tanh(), nn.Linear(20, 1))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] in [0, 1]."""
         losses, fraction = observation.losses, observation.progress.fraction
         if fraction < self.burn_in:
             return _some(losses, self.dropout)
-        if lesson.targets.device.type == "cpu":
-            require_classes_of(lesson.targets, self.classes, type(self).__name__)
+        if prepared.targets.device.type == "cpu":
+            require_classes_of(prepared.targets, self.classes, type(self).__name__)
         above = losses - self.average(losses)
         gate, candidate = self.gates(torch.stack([losses, above], 1)).chunk(2, dim=1)
         epoch = self.epochs[min(int(EPOCHS * fraction), EPOCHS - 1)].expand(len(losses), -1)
-        seen = [self.labels(lesson.targets.long()), epoch, gate.sigmoid() * candidate.tanh()]
+        seen = [self.labels(prepared.targets.long()), epoch, gate.sigmoid() * candidate.tanh()]
         return self.net(torch.cat(seen, 1)).sigmoid().squeeze(1)
 
 

@@ -13,7 +13,7 @@ from tutelage.teacher import (
     uses_progress,
     weights_attached,
 )
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Observation, PreparedBatch
 
 
 class Together(Teacher):
@@ -49,10 +49,10 @@ class Together(Teacher):
         if implements(weighs, "log_prob"):  # and samples weights where it has that one
             vars(self)["log_prob"] = weighs.log_prob
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Prepare by the first teacher."""
-        return cast(Callable[..., Lesson], self.prepares.prepare)(batch)
+        return cast(Callable[..., PreparedBatch], self.prepares.prepare)(batch)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weigh by the second teacher."""
-        return cast(Callable[..., Tensor], self.weighs.weigh)(lesson, observation)
+        return cast(Callable[..., Tensor], self.weighs.weigh)(prepared, observation)

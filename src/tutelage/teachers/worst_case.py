@@ -6,7 +6,7 @@ from torch import Tensor
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import Teacher
 from tutelage.teachers.within import softmax_within
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class WorstCase(Teacher):
@@ -48,9 +48,9 @@ class WorstCase(Teacher):
         self.drop_below = drop_below
         self.attached = attached
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] of the copies."""
-        return softmax_within(observation.losses / self.temperature, lesson.group)
+        return softmax_within(observation.losses / self.temperature, prepared.group)
 
 
 class UniformCopies(Teacher):
@@ -58,7 +58,7 @@ class UniformCopies(Teacher):
 
     normalise: Normalise = "group"
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] of the copies."""
         return torch.ones_like(observation.losses)
 

@@ -34,7 +34,7 @@ class Automatic(DotProducts):
         observed: StepObservation,
     ) -> Tensor:
         """``<d l_i / d theta, v>`` [L] at a real step, by forward mode."""
-        return exact_dots(problem, start, observed.lesson, step, v)
+        return exact_dots(problem, start, observed.prepared, step, v)
 
     def mixed(
         self,
@@ -45,6 +45,6 @@ class Automatic(DotProducts):
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        if only_weighs(problem, problem.lesson(phi, step.batch)):
+        if only_weighs(problem, problem.prepare(phi, step.batch)):
             return Alignment().mixed(problem, state, phi, step, v)
         return DoubleBackward().mixed(problem, state, phi, step, v)

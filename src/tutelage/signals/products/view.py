@@ -22,21 +22,21 @@ def loss_function(
     gradient; they do see what the teacher prepared for this step.
     """
     with torch.no_grad():
-        here, buffers = problem.observe(state, problem.lesson(phi, step.batch), step)
+        here, buffers = problem.observe(state, problem.prepare(phi, step.batch), step)
     fixed = detach(here)
 
     def loss(theta: Params, phi: Params) -> Tensor:
-        lesson = problem.lesson(phi, step.batch)
+        prepared = problem.prepare(phi, step.batch)
         observation, _ = problem.observe(
-            state._replace(params=state.params | theta), lesson, step
+            state._replace(params=state.params | theta), prepared, step
         )
         visible = (
             observation
             if weights_attached(problem.teacher)
-            else problem.teacher_observation(state, lesson, step, fixed)
+            else problem.teacher_observation(state, prepared, step, fixed)
         )
-        losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
-        weights = problem.weights(phi, lesson, visible, step.batch.seed, attached=True)
-        return problem.reduce(losses, weights, lesson)
+        losses = problem.row_losses(phi, prepared, observation, step.batch.seed)
+        weights = problem.weights(phi, prepared, visible, step.batch.seed, attached=True)
+        return problem.reduce(losses, weights, prepared)
 
     return loss, buffers
