@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.cases import STUDENTS, C, build, stream
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Observation, PreparedBatch
 
 Kind = type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]
 
@@ -111,11 +111,11 @@ class ByLoss(nn.Module):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid())
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
         """How much each row counts.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: Its losses.
 
         Returns:

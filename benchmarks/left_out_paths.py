@@ -1,4 +1,4 @@
-"""How much of a hypergradient is left out where weights look at the student and are not deep.
+"""How much of a hypergradient is left out where weights depend on the student, detached.
 
     python -m benchmarks.left_out_paths [--cases NAME ...] [--out FILE]
 
@@ -17,7 +17,7 @@ from benchmarks.command import Benchmark, Row, main, size
 from tutelage.signals import Unrolled
 from tutelage.teachers import InternalState, LossWeigher, Together
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 STEPS, DIRECTIONS = (1, 2, 5, size(20, 6)), size(8, 2)
 GENERATOR = torch.Generator().manual_seed(3)
@@ -32,8 +32,8 @@ class Scales(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(4))
 
-    def prepare(self, batch: Batch) -> Lesson:
-        """The lesson.
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        """Scaled inputs.
 
         Args:
             batch: The batch.
@@ -41,7 +41,7 @@ class Scales(nn.Module):
         Returns:
             Its inputs scaled.
         """
-        return as_lesson(batch)._replace(inputs=batch.inputs * self.scale)
+        return as_prepared(batch)._replace(inputs=batch.inputs * self.scale)
 
 
 def student() -> nn.Module:
@@ -54,25 +54,33 @@ def student() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
 
 
-def surface(*, deep: bool) -> nn.Module:
+def surface(*, attached: bool) -> nn.Module:
     """A teacher of margin and loss.
 
     Args:
-        deep: Whether it is.
+        attached: Whether its weights are.
 
     Returns:
         The teacher.
     """
     facts = ("margin", "loss")
     return InternalState(
-        student(), classes=3, surface=facts, hidden_layers=1, width=8, label=False, deep=deep
+        student(),
+        classes=3,
+        surface=facts,
+        hidden_layers=1,
+        width=8,
+        label=False,
+        attached=attached,
     )
 
 
 TEACHERS: dict[str, Callable[[bool], nn.Module]] = {
-    "margin and loss": lambda deep: surface(deep=deep),
-    "loss": lambda deep: LossWeigher(width=8, deep=deep),
-    "scaled inputs, and loss": lambda deep: Together(Scales(), LossWeigher(width=8), deep=deep),
+    "margin and loss": lambda attached: surface(attached=attached),
+    "loss": lambda attached: LossWeigher(width=8, attached=attached),
+    "scaled inputs, and loss": lambda attached: Together(
+        Scales(), LossWeigher(width=8), attached=attached
+    ),
 }
 
 
@@ -140,27 +148,25 @@ def error_of(make: Callable[[], nn.Module], steps: int) -> tuple[float, float]:
 
 
 def measured(name: str, _rounds: int) -> list[Row]:
-    """Error and cosine for a teacher with its weights held fixed, and ``deep``."""
+    """Error and cosine for a teacher with its weights held fixed, and ``attached``."""
     make = TEACHERS[name]
     rows: list[Row] = []
-    for deep in (False, True):
+    for attached in (False, True):
         for steps in STEPS:
-            error, cosine = error_of(lambda d=deep: make(d), steps)
+            error, cosine = error_of(lambda d=attached: make(d), steps)
             found = {"error": error, "cosine": cosine}
-            rows.append({"teacher": name, "deep": deep, "steps": steps, **found})
+            rows.append({"teacher": name, "attached": attached, "steps": steps, **found})
     return rows
 
 
 def line(row: Row) -> str:
     """One window length."""
-    deep = "deep" if row["deep"] else "not deep"
-    return (
-        f"{deep:8} K = {row['steps']:<2}  error {row['error']:.0e}  cosine {row['cosine']:.3f}"
-    )
+    path = "attached" if row["attached"] else "detached"
+    return f"{path} K = {row['steps']:<2}  error {row['error']:.0e}  cosine {row['cosine']:.3f}"
 
 
 BENCHMARK = Benchmark(
-    tuple(TEACHERS), measured, line, rounds=1, names=("teacher", "deep", "steps")
+    tuple(TEACHERS), measured, line, rounds=1, names=("teacher", "attached", "steps")
 )
 
 if __name__ == "__main__":

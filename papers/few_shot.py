@@ -123,9 +123,9 @@ def accuracy(problem: BilevelProblem, state: StudentState, query: Batch) -> floa
 def weights_at(problem: BilevelProblem, step: Step) -> Tensor:
     """How much the teacher counts each support example, seen from the student's start."""
     teacher: Params = dict(problem.teacher.named_parameters())
-    lesson = problem.lesson(teacher, step.batch)
-    seen, _ = problem.observe(problem.student.state(), lesson, step)
-    return problem.weights(teacher, lesson, seen, step.batch.seed)
+    prepared = problem.prepare(teacher, step.batch)
+    seen, _ = problem.observe(problem.student.state(), prepared, step)
+    return problem.weights(teacher, prepared, seen, step.batch.seed)
 
 
 def require_batch_statistics(problem: BilevelProblem) -> None:

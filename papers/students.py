@@ -23,7 +23,7 @@ from tutelage.models.catalogue import require_student
 from tutelage.models.cifar_resnet import CifarResNet
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.signals import Implicit, Neumann
-from tutelage.training.forward import prediction_lesson
+from tutelage.training.forward import prediction_batch
 from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
@@ -228,7 +228,7 @@ def evaluate(tutor: Tutor, test: Batches) -> dict[str, float]:
     """Accuracy, %, and loss, nats, on images as the teacher shows them at test."""
     student, loss, right = tutor.student.eval(), 0.0, 0
     for batch in test.whole(500):
-        logits = student(prediction_lesson(tutor.problem, batch).inputs)
+        logits = student(prediction_batch(tutor.problem, batch).inputs)
         loss += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
         right += int((logits.argmax(1) == batch.targets).sum())
     total = len(test.examples)

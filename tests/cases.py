@@ -13,7 +13,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.signals import Signal
 from tutelage.training.step_strategy import StepStrategy
 from tutelage.training.tutor import PLAIN_STEP, Tutor
-from tutelage.types import Batch, Estimate, Params, Window, as_lesson
+from tutelage.types import Batch, Estimate, Params, Window, as_prepared
 
 B, D, C = 6, 8, 3
 
@@ -170,8 +170,8 @@ class InputWeigher(nn.Module):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(D, 3), nn.Tanh(), nn.Linear(3, 1))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.net(lesson.inputs).sigmoid().squeeze(1)
+    def weigh(self, prepared, observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.net(prepared.inputs).sigmoid().squeeze(1)
 
 
 class Shifter(nn.Module):
@@ -184,7 +184,7 @@ class Shifter(nn.Module):
         self.shift = nn.Parameter(torch.full((D,), 0.1))
 
     def prepare(self, batch: Batch):
-        return as_lesson(batch)._replace(inputs=batch.inputs + self.shift.tanh())
+        return as_prepared(batch)._replace(inputs=batch.inputs + self.shift.tanh())
 
 
 @dataclass

@@ -74,8 +74,8 @@ class FirstRows(nn.Module):
         super().__init__()
         self.count = count
 
-    def weigh(self, lesson, observation) -> Tensor:
-        return (torch.arange(len(lesson.ids)) < self.count).to(observation.losses.dtype)
+    def weigh(self, prepared, observation) -> Tensor:
+        return (torch.arange(len(prepared.ids)) < self.count).to(observation.losses.dtype)
 
 
 @pytest.mark.parametrize("signal", SIGNALS, ids=repr)

@@ -22,7 +22,7 @@ from tutelage.signals import (
 from tutelage.teachers import KeepOrDrop
 from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 F64 = torch.float64
 N, B = 12, 5
@@ -35,8 +35,8 @@ class ByExample(nn.Module):
         super().__init__()
         self.phi = nn.Parameter(torch.linspace(-1, 1, N, dtype=F64))
 
-    def weigh(self, lesson: Lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.phi[lesson.ids].sigmoid() * (1 + lesson.inputs[:, 0].square())
+    def weigh(self, prepared: PreparedBatch, observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.phi[prepared.ids].sigmoid() * (1 + prepared.inputs[:, 0].square())
 
 
 class Shifts(ByExample):
@@ -46,9 +46,9 @@ class Shifts(ByExample):
         super().__init__()
         self.in_place = in_place
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         moved = batch.inputs.mul_(1.5) if self.in_place else batch.inputs * 1.5
-        return as_lesson(batch)._replace(inputs=moved)
+        return as_prepared(batch)._replace(inputs=moved)
 
 
 class Standardises(Body):

@@ -12,10 +12,10 @@ from tutelage.losses.objectives import cross_entropy
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Lookahead
 from tutelage.teachers import Copies, LossWeigher, Together, WorstCase, WorstCaseSoft
-from tutelage.training.forward import StepResult, apply_weights, prepare_lesson
+from tutelage.training.forward import StepResult, apply_weights, prepare_batch
 from tutelage.training.skip_rows import rows_above_share
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Step
+from tutelage.types import Batch, Observation, PreparedBatch, Step
 
 B, K, C, D = 6, 5, 3, 8
 
@@ -93,18 +93,20 @@ def _left_out(record: StepResult) -> Tensor:
 
 
 def _inputs(tutor: Tutor) -> Tensor:
-    return _lesson(tutor).inputs
+    return _prepared(tutor).inputs
 
 
-def _lesson(tutor: Tutor) -> Lesson:
-    return prepare_lesson(tutor.problem, batch_of()._replace(seed=mixed_seed(tutor.seed, 0)))
+def _prepared(tutor: Tutor) -> PreparedBatch:
+    return prepare_batch(tutor.problem, batch_of()._replace(seed=mixed_seed(tutor.seed, 0)))
 
 
 def _descended(tutor: Tutor, logits: Tensor) -> Tensor:
-    lesson = _lesson(tutor)
-    losses = cross_entropy(logits, lesson.targets)
+    prepared = _prepared(tutor)
+    losses = cross_entropy(logits, prepared.targets)
     seen = Observation(losses, logits, {}, tutor.progress)
-    return apply_weights(tutor.problem, Step(batch_of(), seen.progress, {}), lesson, seen).loss
+    return apply_weights(
+        tutor.problem, Step(batch_of(), seen.progress, {}), prepared, seen
+    ).loss
 
 
 def test_rows_of_least_mass_are_dropped_and_two_are_always_kept() -> None:

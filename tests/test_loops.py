@@ -107,9 +107,9 @@ def test_a_curriculum_sees_how_far_each_run_has_come() -> None:
             super().__init__()
             self.scale = nn.Parameter(torch.ones(1, dtype=torch.float64))
 
-        def weigh(self, lesson, observation):
+        def weigh(self, prepared, observation):
             seen.append(observation.progress.fraction)
-            return (self.scale * lesson.inputs.mean(1)).sigmoid()
+            return (self.scale * prepared.inputs.mean(1)).sigmoid()
 
     teacher = Noting()
     learner = SGD(teacher.parameters(), lr=0.1)
@@ -128,12 +128,12 @@ def test_a_long_run_with_adam_keeps_few_states() -> None:
             super().__init__()
             self.net = nn.Linear(D, 1, dtype=torch.float64)
 
-        def weigh(self, lesson, observation):  # noqa: ARG002 - the interface
+        def weigh(self, prepared, observation):  # noqa: ARG002 - the interface
             nonlocal most, calls
             calls += 1
             if calls % 97 == 0:  # counting looks at every object there is
                 most = max(most, live_tensors())
-            return self.net(lesson.inputs).sigmoid().squeeze(1)
+            return self.net(prepared.inputs).sigmoid().squeeze(1)
 
     teacher = Counting()
     learner = SGD(teacher.parameters(), lr=0.1)

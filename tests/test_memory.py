@@ -65,11 +65,11 @@ def _only_what_is_new() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("name", "deep"), [*((name, False) for name in SIGNALS), ("unrolled", True)]
+    ("name", "attached"), [*((name, False) for name in SIGNALS), ("unrolled", True)]
 )
-def test_no_tensor_is_left_behind_by_50_teacher_steps(name, deep) -> None:
+def test_no_tensor_is_left_behind_by_50_teacher_steps(name, attached) -> None:
     signal, student = SIGNALS[name], build("relu network")
-    teacher = InternalState(student, classes=C, tap="1", deep=deep).double()
+    teacher = InternalState(student, classes=C, tap="1", attached=attached).double()
     tutor = teaching(signal, student=student, teacher=teacher)
     batches, counts, every = stream(), {}, signal.steps
     for number in range(1, 50 * every + 1):

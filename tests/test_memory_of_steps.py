@@ -20,7 +20,7 @@ from tutelage.teachers.loss_percentile import LossPercentile
 from tutelage.training.loops import episodic
 from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 
 class Counting(nn.Module):
@@ -34,10 +34,10 @@ class Counting(nn.Module):
         self.count: Tensor
         self.register_buffer("count", torch.zeros(()))
 
-    def weigh(self, lesson, observation) -> Tensor:
-        return self.inner.weigh(lesson, observation) / (1 + self.count)
+    def weigh(self, prepared, observation) -> Tensor:
+        return self.inner.weigh(prepared, observation) / (1 + self.count)
 
-    def remember(self, lesson, observation):  # noqa: ARG002 - the interface
+    def remember(self, prepared, observation):  # noqa: ARG002 - the interface
         assert not observation.losses.requires_grad
         return {"count": self.count + 1}
 
@@ -80,7 +80,7 @@ def test_the_memory_of_parts_is_found_by_their_names() -> None:
 def nn_prepares() -> nn.Module:
     class Nothing(nn.Module):
         def prepare(self, batch):
-            return as_lesson(batch)
+            return as_prepared(batch)
 
     return Nothing()
 
@@ -92,17 +92,17 @@ def test_weights_are_those_of_the_step_that_they_are_asked_for() -> None:
         StudentView(student, SGD(student.parameters(), lr=0.1)), teacher, torch.add
     )
     losses = torch.ones(B, dtype=torch.float64)
-    lesson = as_lesson(batch)
+    prepared = as_prepared(batch)
     teacher.count.fill_(5)
 
     def weights(count: float) -> Tensor:
         progress = Progress(memory={"count": torch.tensor(count, dtype=torch.float64)})
         seen = Observation(losses, losses.unsqueeze(1), {}, progress)
-        return problem.weights({}, lesson, seen, 0)
+        return problem.weights({}, prepared, seen, 0)
 
     torch.testing.assert_close(weights(0.0), 2 * weights(1.0))
     now = Observation(losses, losses.unsqueeze(1), {}, Progress())
-    torch.testing.assert_close(problem.weights({}, lesson, now, 0), weights(5.0))
+    torch.testing.assert_close(problem.weights({}, prepared, now, 0), weights(5.0))
     assert teacher.count == 5
 
 
@@ -179,12 +179,12 @@ def test_a_sampler_that_remembers_is_rewarded_inside_another_teacher() -> None:
             self.average = LossPercentile(percentile=0.5, decay=0.5)
             self.level = nn.Parameter(torch.zeros(()))
 
-        def weigh(self, _lesson: Lesson, seen: Observation) -> Tensor:
+        def weigh(self, _prepared: PreparedBatch, seen: Observation) -> Tensor:
             return (self.level + seen.losses - self.average(seen.losses)).sigmoid()
 
     class Shows(nn.Module):
-        def prepare(self, batch: Batch) -> Lesson:
-            return as_lesson(batch)
+        def prepare(self, batch: Batch) -> PreparedBatch:
+            return as_prepared(batch)
 
     found = []
     for wrap in (lambda t: t, lambda t: Together(Shows(), t)):

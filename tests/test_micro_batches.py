@@ -29,7 +29,7 @@ from tutelage.signals.products import Alignment
 from tutelage.teachers import InternalState, Plain
 from tutelage.training import step_checks
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Observation, PreparedBatch
 
 ROWS_APART = [name for name in STUDENTS if name not in ("batch norm", "dropout", "attention")]
 """students whose rows know nothing of one another and draw nothing"""
@@ -42,7 +42,7 @@ class Given(nn.Module):
         super().__init__()
         self.weights = torch.tensor(weights, dtype=torch.float64)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
         return self.weights
 
 
@@ -143,9 +143,9 @@ def test_training_is_the_same_again_after_a_stop() -> None:
 def test_what_needs_all_rows_at_once_is_refused() -> None:
     student = build("relu network")
     optimizer = SGD(student.parameters(), lr=0.1)
-    deep = InternalState(student, classes=3, surface=("margin",), deep=True)
+    teacher = InternalState(student, classes=3, surface=("margin",), attached=True)
     with pytest.raises(ValueError, match="keeps the path from weights to the student"):
-        Tutor(student, optimizer, deep, micro_batch=2)
+        Tutor(student, optimizer, teacher, micro_batch=2)
     with pytest.raises(ValueError, match="tries each step before it is taken"):
         teaching(Lookahead(mode="restep"), micro_batch=2)
     with pytest.raises(ValueError, match="reads one pass over all rows; 'forward' does not"):

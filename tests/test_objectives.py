@@ -147,7 +147,7 @@ def test_weights_of_another_precision_than_the_losses_are_taken_as_they_are(
     torch.testing.assert_close(got, want, rtol=1e-5, atol=0, check_dtype=False)
 
 
-def test_an_empty_lesson_gives_zero() -> None:
+def test_an_empty_batch_gives_zero() -> None:
     for normalise in RULES:
         assert weighted_loss(tensor(), tensor(), rows(0), normalise).item() == 0.0
 

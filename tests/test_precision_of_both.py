@@ -208,6 +208,6 @@ def test_soft_labels_of_stored_copies_are_not_rounded_to_those_of_the_examples()
     stored = torch.rand(3, 2, 7).softmax(2)
     teacher = StoredCopies(torch.zeros(3, 2, 4), torch.arange(3), stored)
     own = torch.rand(3, 7).softmax(1).bfloat16()
-    lesson = teacher.prepare(Batch(torch.zeros(3, 4).bfloat16(), own, torch.arange(3)))
-    assert lesson.targets.dtype == torch.float32
-    torch.testing.assert_close(lesson.targets[3:], stored.transpose(0, 1).flatten(0, 1))
+    prepared = teacher.prepare(Batch(torch.zeros(3, 4).bfloat16(), own, torch.arange(3)))
+    assert prepared.targets.dtype == torch.float32
+    torch.testing.assert_close(prepared.targets[3:], stored.transpose(0, 1).flatten(0, 1))

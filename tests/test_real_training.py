@@ -27,7 +27,7 @@ class Ones(nn.Module):
         super().__init__()
         self.nothing = nn.Parameter(torch.zeros((), dtype=F64))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared, observation) -> Tensor:  # noqa: ARG002 - the interface
         return torch.ones_like(observation.losses) + 0.0 * self.nothing
 
 

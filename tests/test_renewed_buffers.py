@@ -23,10 +23,10 @@ from tutelage.signals import (
     WholeRun,
 )
 from tutelage.teachers import KeepOrDrop, Permuted, Plain
-from tutelage.training.forward import prediction_lesson
+from tutelage.training.forward import prediction_batch
 from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 F64 = torch.float64
 
@@ -66,33 +66,33 @@ class ByExample(nn.Module):
         super().__init__()
         self.phi = nn.Parameter(torch.linspace(-1, 1, B, dtype=F64))
 
-    def weigh(self, lesson: Lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.phi[lesson.ids].sigmoid()
+    def weigh(self, prepared: PreparedBatch, observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.phi[prepared.ids].sigmoid()
 
 
-class Deep(ByExample):
-    deep = True
+class Attached(ByExample):
+    attached = True
 
 
 class Renews(ByExample):
     """Weighs by how often it has prepared and weighed before."""
 
-    def __init__(self, *, deep: bool = False) -> None:
+    def __init__(self, *, attached: bool = False) -> None:
         super().__init__()
-        self.deep = deep
+        self.attached = attached
         self.weighed: Tensor
         self.prepared: Tensor
         self.register_buffer("weighed", torch.zeros((), dtype=F64))
         self.register_buffer("prepared", torch.zeros((), dtype=F64))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         self.prepared += 1
-        return as_lesson(batch)._replace(inputs=batch.inputs * (1 + 0.1 * self.prepared))
+        return as_prepared(batch)._replace(inputs=batch.inputs * (1 + 0.1 * self.prepared))
 
-    def weigh(self, lesson: Lesson, observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation) -> Tensor:
         self.weighed = self.weighed + 1
-        own = super().weigh(lesson, observation) ** (self.weighed * self.prepared).sqrt()
-        return own * (1 + observation.losses.square()) if self.deep else own
+        own = super().weigh(prepared, observation) ** (self.weighed * self.prepared).sqrt()
+        return own * (1 + observation.losses.square()) if self.attached else own
 
 
 class Standardising(ByExample):
@@ -102,8 +102,8 @@ class Standardising(ByExample):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(D, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).double()
 
-    def weigh(self, lesson: Lesson, observation) -> Tensor:  # noqa: ARG002
-        return self.net(lesson.inputs).sigmoid().squeeze(1)
+    def weigh(self, prepared: PreparedBatch, observation) -> Tensor:  # noqa: ARG002
+        return self.net(prepared.inputs).sigmoid().squeeze(1)
 
 
 class Dropping(Plain):
@@ -139,7 +139,7 @@ MODES: dict[str, tuple[type[nn.Module], Signal | None, dict[str, Any]]] = {
     "whole": (Plain, None, {}),
     "parts of all rows": (Plain, None, {"micro_batch": B}),
     "lighter": (Dropping, None, {}),
-    "deep": (Deep, Lookahead(), {}),
+    "attached": (Attached, Lookahead(), {}),
     "restep": (ByExample, Lookahead(mode="restep"), {}),
     "virtual": (ByExample, Lookahead(mode="virtual"), {}),
     "next": (ByExample, Lookahead(evaluate_on="next"), {}),
@@ -216,15 +216,17 @@ SIGNALS = [
 
 
 @pytest.mark.parametrize("signal", SIGNALS, ids=str)
-@pytest.mark.parametrize("deep", [False, True])
-def test_a_teachers_buffers_are_renewed_once_by_each_step_that_it_teaches(signal, deep) -> None:
-    teacher = Renews(deep=deep)
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_teachers_buffers_are_renewed_once_by_each_step_that_it_teaches(
+    signal, attached
+) -> None:
+    teacher = Renews(attached=attached)
     untaught_between = getattr(signal, "evaluate_on", "") == "plain"
     settings = {"teacher_every": 2} if untaught_between else {}
     tutor = stepped(tutor_of(fresh(Body), teacher, signal, **settings), 4)
     taught = 2 if untaught_between else 4
     assert float(teacher.weighed) == float(teacher.prepared) == taught
-    prediction_lesson(tutor.problem, rows_of(0))
+    prediction_batch(tutor.problem, rows_of(0))
     assert float(teacher.prepared) == taught
 
 
@@ -247,7 +249,7 @@ def test_batch_normalisation_in_a_teacher_learns_its_statistics() -> None:
     assert int(teacher.net.get_buffer("1.num_batches_tracked")) == 3
 
 
-def exact_gradient(deep: bool, steps: int) -> Tensor:
+def exact_gradient(attached: bool, steps: int) -> Tensor:
     """Central differences of the held-out loss over real steps, taken by hand."""
 
     def after(phi: Tensor) -> float:
@@ -257,7 +259,7 @@ def exact_gradient(deep: bool, steps: int) -> Tensor:
             number, (x, y, *_) = step + 1.0, rows_of(step)
             losses = plain(student(x * (1 + 0.1 * number)), y)
             weights = phi.sigmoid() ** number
-            weights = weights * (1 + losses.square()) if deep else weights
+            weights = weights * (1 + losses.square()) if attached else weights
             optimizer.zero_grad()
             ((weights * losses).sum() / weights.sum()).backward()
             optimizer.step()
@@ -270,12 +272,12 @@ def exact_gradient(deep: bool, steps: int) -> Tensor:
 
 
 @pytest.mark.parametrize("signal", [Unrolled(3), Reversible(3), Replayed(3)], ids=str)
-@pytest.mark.parametrize("deep", [False, True])
-def test_steps_taken_again_see_the_teachers_buffers_as_they_were(signal, deep) -> None:
-    teacher = Renews(deep=deep)
+@pytest.mark.parametrize("attached", [False, True])
+def test_steps_taken_again_see_the_teachers_buffers_as_they_were(signal, attached) -> None:
+    teacher = Renews(attached=attached)
     stepped(tutor_of(fresh(Body), teacher, signal), 3)
     found = ByExample().phi.detach() - teacher.phi.detach()
-    expected = exact_gradient(deep, 3)
+    expected = exact_gradient(attached, 3)
     assert float((found - expected).norm() / expected.norm()) < 1e-7
 
 

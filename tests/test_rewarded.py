@@ -15,7 +15,7 @@ from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
 from tutelage.teachers import KeepOrDrop, KeepProbability, LossWeigher
 from tutelage.training.accuracy_reward import AccuracyGoal, RewardedEpisode, rewarded
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 
 GOAL = AccuracyGoal(accuracy=0.6, steps=8, every=2)
 
@@ -53,7 +53,7 @@ def test_the_facts_are_the_papers_and_almost_all_is_kept_at_first() -> None:
     logits = torch.randn(B, C, dtype=torch.float64)
     losses = cross_entropy(logits, batch.targets)
     seen = Observation(losses, logits, {}, Progress(0.25, 1.5, 0.75))
-    got = teacher.weigh(as_lesson(batch), seen)
+    got = teacher.weigh(as_prepared(batch), seen)
     assert got.mean() > 0.7
     for row in range(B):
         p, y = logits[row].softmax(0), int(batch.targets[row])
@@ -75,7 +75,7 @@ def by_hand(teacher: KeepOrDrop, number: int) -> tuple[int, bool, dict[str, Tens
         losses = cross_entropy(logits, batch.targets)
         progress = Progress(step / GOAL.steps, mean / max(step, 1), best)
         shown = Observation(losses.detach(), logits.detach(), {}, progress)
-        p = keeps.weigh(as_lesson(batch), shown)
+        p = keeps.weigh(as_prepared(batch), shown)
         kept = next(drawn)
         total = total + (kept * p.log() + (1 - kept) * (1 - p).log()).mean()
         loss = (kept * losses).sum() / kept.sum()
@@ -103,8 +103,8 @@ DRAWN: list[Tensor] = []
 class Noting(KeepOrDrop):
     """Keeps a list of what it drew when it weighed."""
 
-    def weigh(self, lesson, observation) -> Tensor:
-        drawn = super().weigh(lesson, observation)
+    def weigh(self, prepared, observation) -> Tensor:
+        drawn = super().weigh(prepared, observation)
         DRAWN.append(drawn)
         return drawn
 

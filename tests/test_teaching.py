@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from tests.cases import D, InputWeigher, Shifter, stream
 from tutelage.losses.objectives import Normalise
-from tutelage.teacher import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
+from tutelage.teacher import acts_at_test, is_attached, normalise_of, taps_of, uses_progress
 from tutelage.teachers import Curriculum, LossWeigher, Plain, Together
 from tutelage.teachers.hook_calls import prepare, weigh
-from tutelage.types import Batch, Lesson, Observation, Params, Progress, as_lesson
+from tutelage.types import Batch, Observation, Params, PreparedBatch, Progress, as_prepared
 
 
 class Everything(nn.Module):
@@ -19,14 +19,14 @@ class Everything(nn.Module):
 
     normalise: ClassVar[Normalise] = "group"
     taps = ("0", "1")
-    deep = True
+    attached = True
     at_test = True
     uses_progress = True
 
-    def prepare(self, batch: Batch) -> Lesson:
-        return as_lesson(batch)
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        return as_prepared(batch)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return 2 * observation.losses
 
 
@@ -34,8 +34,8 @@ def own(teacher: nn.Module) -> Params:
     return dict(teacher.named_parameters())
 
 
-def seen(lesson: Lesson) -> Observation:
-    losses = torch.arange(1.0, len(lesson.ids) + 1, dtype=torch.float64)
+def seen(prepared: PreparedBatch) -> Observation:
+    losses = torch.arange(1.0, len(prepared.ids) + 1, dtype=torch.float64)
     return Observation(losses, losses.unsqueeze(1), {}, Progress())
 
 
@@ -43,7 +43,7 @@ def test_a_bare_module_has_the_documented_traits() -> None:
     plain = Plain()
     assert normalise_of(plain) == "mean"
     assert tuple(taps_of(plain)) == ()
-    assert not is_deep(plain)
+    assert not is_attached(plain)
     assert not acts_at_test(plain)
     assert not uses_progress(plain)
 
@@ -52,35 +52,35 @@ def test_traits_are_read_off_the_teacher() -> None:
     teacher = Everything()
     assert normalise_of(teacher) == "group"
     assert tuple(taps_of(teacher)) == ("0", "1")
-    assert is_deep(teacher)
+    assert is_attached(teacher)
     assert acts_at_test(teacher)
     assert uses_progress(teacher)
 
 
 def test_a_teacher_without_either_moment_hands_the_batch_on_with_equal_weights() -> None:
     batch, plain = next(stream()), Plain()
-    lesson = prepare(plain, own(plain), batch)
-    assert lesson.inputs is batch.inputs
-    assert lesson.targets is batch.targets
-    assert lesson.ids is batch.ids
-    assert lesson.group.tolist() == list(range(len(batch.ids)))
-    weights = weigh(plain, own(plain), lesson, seen(lesson))
+    prepared = prepare(plain, own(plain), batch)
+    assert prepared.inputs is batch.inputs
+    assert prepared.targets is batch.targets
+    assert prepared.ids is batch.ids
+    assert prepared.group.tolist() == list(range(len(batch.ids)))
+    weights = weigh(plain, own(plain), prepared, seen(prepared))
     assert torch.equal(weights, torch.ones(len(batch.ids), dtype=torch.float64))
 
 
 def test_a_teacher_without_prepare_only_weighs() -> None:
     batch, teacher = next(stream()), InputWeigher().double()
-    lesson = prepare(teacher, own(teacher), batch)
-    assert lesson.inputs is batch.inputs
-    weights = weigh(teacher, own(teacher), lesson, seen(lesson))
+    prepared = prepare(teacher, own(teacher), batch)
+    assert prepared.inputs is batch.inputs
+    weights = weigh(teacher, own(teacher), prepared, seen(prepared))
     torch.testing.assert_close(weights, teacher.net(batch.inputs).sigmoid().squeeze(1))
 
 
 def test_a_teacher_without_weigh_only_prepares() -> None:
     batch, teacher = next(stream()), Shifter().double()
-    lesson = prepare(teacher, own(teacher), batch)
-    torch.testing.assert_close(lesson.inputs, batch.inputs + teacher.shift.tanh())
-    weights = weigh(teacher, own(teacher), lesson, seen(lesson))
+    prepared = prepare(teacher, own(teacher), batch)
+    torch.testing.assert_close(prepared.inputs, batch.inputs + teacher.shift.tanh())
+    weights = weigh(teacher, own(teacher), prepared, seen(prepared))
     assert torch.equal(weights, torch.ones(len(batch.ids), dtype=torch.float64))
 
 
@@ -88,9 +88,9 @@ def test_a_teacher_runs_on_the_parameters_given_and_keeps_its_own() -> None:
     batch, teacher = next(stream()), Shifter().double()
     before = teacher.shift.detach().clone()
     moved = {"shift": torch.full((D,), 3.0, dtype=torch.float64, requires_grad=True)}
-    lesson = prepare(teacher, moved, batch)
-    torch.testing.assert_close(lesson.inputs, batch.inputs + moved["shift"].tanh())
-    (grad,) = torch.autograd.grad(lesson.inputs.sum(), moved["shift"])
+    prepared = prepare(teacher, moved, batch)
+    torch.testing.assert_close(prepared.inputs, batch.inputs + moved["shift"].tanh())
+    (grad,) = torch.autograd.grad(prepared.inputs.sum(), moved["shift"])
     assert (grad > 0).all()
     assert torch.equal(teacher.shift, before)
 
@@ -101,8 +101,8 @@ def test_the_running_statistics_of_a_teacher_are_left_alone() -> None:
     )
     teacher = Curriculum(network, iteration=False)
     images = torch.rand(4, 1, 4, 4)
-    lesson = as_lesson(Batch(images, torch.zeros(4).long(), torch.arange(4)))
-    weigh(teacher, own(teacher), lesson, seen(lesson))
+    prepared = as_prepared(Batch(images, torch.zeros(4).long(), torch.arange(4)))
+    weigh(teacher, own(teacher), prepared, seen(prepared))
     assert all(
         torch.equal(b, torch.zeros_like(b))
         for name, b in teacher.named_buffers()
@@ -114,12 +114,12 @@ def test_two_teachers_together_prepare_as_one_and_weigh_as_the_other() -> None:
     batch = next(stream())
     shifter, weigher = Shifter().double(), LossWeigher(width=4).double()
     both = Together(shifter, weigher)
-    lesson = prepare(both, own(both), batch)
+    prepared = prepare(both, own(both), batch)
     alone = prepare(shifter, own(shifter), batch)
-    assert torch.equal(lesson.inputs, alone.inputs)
-    weights = weigh(both, own(both), lesson, seen(lesson))
+    assert torch.equal(prepared.inputs, alone.inputs)
+    weights = weigh(both, own(both), prepared, seen(prepared))
     assert torch.equal(weights, weigh(weigher, own(weigher), alone, seen(alone)))
-    total = lesson.inputs.sum() + weights.sum()
+    total = prepared.inputs.sum() + weights.sum()
     grads = torch.autograd.grad(total, list(both.parameters()))
     assert all((grad != 0).any() for grad in grads)
 
@@ -128,13 +128,13 @@ def test_two_teachers_together_have_the_traits_of_whose_moment_it_is() -> None:
     both = Together(Shifter(), Everything())
     assert normalise_of(both) == "group"
     assert tuple(taps_of(both)) == ("0", "1")
-    assert is_deep(both)
+    assert is_attached(both)
     assert acts_at_test(both)
     assert uses_progress(both)
     swapped = Together(Everything(), LossWeigher())
     assert normalise_of(swapped) == "mean"
     assert tuple(taps_of(swapped)) == ()
-    assert not is_deep(swapped)
+    assert not is_attached(swapped)
     assert acts_at_test(swapped)
     assert uses_progress(swapped)
 

@@ -31,7 +31,7 @@ from tutelage.teachers import (
     Plain,
 )
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
+from tutelage.types import Batch, Estimate, Observation, Params, PreparedBatch, Window
 
 
 class Answer(Signal):
@@ -422,8 +422,8 @@ def test_frozen_and_unused_parameters_stay_as_they_are_and_change_no_hypergradie
 @pytest.mark.parametrize("signal", SIGNALS, ids=lambda s: type(s).__name__)
 def test_batches_without_weight_leave_the_student_alone_and_are_warned_of_once(signal) -> None:
     class Nothing(InputWeigher):
-        def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
-            return (self.net(lesson.inputs).squeeze(1) - 1e3).relu()
+        def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+            return (self.net(prepared.inputs).squeeze(1) - 1e3).relu()
 
     student, teacher = build("relu network"), Nothing().double()
     optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
@@ -477,7 +477,7 @@ def test_the_recorded_loss_is_the_reduction_of_the_recorded_losses_and_weights(
     assert not any(value.requires_grad for value in record[:3] if value is not None)
 
 
-def test_the_record_of_a_lesson_of_copies_has_a_row_for_each_copy() -> None:
+def test_the_record_of_a_batch_of_copies_has_a_row_for_each_copy() -> None:
     student, batch = build("relu network"), next(stream())
     tutor = Tutor(student, SGD(student.parameters(), lr=0.1), Copies().double())
     record = tutor.step(batch)
@@ -489,8 +489,8 @@ def test_the_record_of_a_lesson_of_copies_has_a_row_for_each_copy() -> None:
 class Column(InputWeigher):
     """Gives its weights as a column, as a network with one output does."""
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.net(lesson.inputs).sigmoid()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.net(prepared.inputs).sigmoid()
 
 
 def test_weights_in_a_column_are_recorded_as_one_per_row() -> None:

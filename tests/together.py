@@ -31,7 +31,7 @@ from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardO
 from tutelage.teachers import InternalState, Plain
 from tutelage.training.step_strategy import AmpStep, PlainStep
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 LONG = 3
 """looks of the signal in a run"""
@@ -63,11 +63,11 @@ class ByIds(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(2))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         action = batch.ids * 7 % 3 % 2
         moved = batch.inputs + 0.3 * action[:, None]
         chosen = self.logits.log_softmax(0)[action]
-        return as_lesson(batch)._replace(inputs=moved, log_prob=chosen)
+        return as_prepared(batch)._replace(inputs=moved, log_prob=chosen)
 
 
 def build(name: str) -> nn.Module:
@@ -78,11 +78,11 @@ def build(name: str) -> nn.Module:
     return Experts().double()
 
 
-def tapping(student: nn.Module, *, deep: bool) -> nn.Module:
+def tapping(student: nn.Module, *, attached: bool) -> nn.Module:
     torch.manual_seed(7)
     teacher = InternalState(
         student, classes=3, tap="0", surface=("margin", "loss"), hidden_layers=1, width=4,
-        deep=deep,
+        attached=attached,
     )  # fmt: skip
     nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
     return teacher.double()
@@ -91,8 +91,8 @@ def tapping(student: nn.Module, *, deep: bool) -> nn.Module:
 TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "inputs": lambda _: InputWeigher().double(),
     "shift": lambda _: Shifter().double(),
-    "taps": lambda student: tapping(student, deep=False),
-    "deep": lambda student: tapping(student, deep=True),
+    "taps": lambda student: tapping(student, attached=False),
+    "attached": lambda student: tapping(student, attached=True),
     "by ids": lambda _: ByIds().double(),
 }
 
@@ -112,7 +112,7 @@ class Case(NamedTuple):
 
 def cases() -> Iterator[tuple[str, Case]]:
     """All that is tried, by name."""
-    for teacher in ("inputs", "shift", "taps", "deep"):
+    for teacher in ("inputs", "shift", "taps", "attached"):
         for signal in (Lookahead(), Unrolled(2), Replayed(2), Reversible(2)):
             yield f"{type(signal).__name__}, {teacher}", Case(signal, teacher)
     solve = Neumann(terms=4, scale=0.1)

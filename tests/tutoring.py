@@ -10,7 +10,7 @@ from torch.optim import SGD
 from tests.cases import C, D, InputWeigher, build
 from tutelage.signals import Signal
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 
 
 class Copies(nn.Module):
@@ -20,10 +20,12 @@ class Copies(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.tensor(0.1))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         rows = torch.arange(len(batch.ids)).repeat_interleave(2)
         noise = self.scale * torch.randn(len(rows), D, dtype=batch.inputs.dtype)
-        return Lesson(batch.inputs[rows] + noise, batch.targets[rows], batch.ids[rows], rows)
+        return PreparedBatch(
+            batch.inputs[rows] + noise, batch.targets[rows], batch.ids[rows], rows
+        )
 
 
 class _Tanh(torch.autograd.Function):

@@ -17,7 +17,7 @@ from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Implicit, Neumann
 from tutelage.training.loops import planned_steps
-from tutelage.types import Batch, Lesson, Window, as_lesson
+from tutelage.types import Batch, PreparedBatch, Window, as_prepared
 
 RATE = 0.05
 ROWS, PIXELS = size(64, 3), size(32, 8)
@@ -32,7 +32,7 @@ class Mask(nn.Module):
             nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 3, padding=1)
         )
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Mask a batch.
 
         Args:
@@ -42,7 +42,7 @@ class Mask(nn.Module):
             The same, masked.
         """
         masked = batch.inputs * torch.sigmoid(self.net(batch.inputs))
-        return as_lesson(batch)._replace(inputs=masked)
+        return as_prepared(batch)._replace(inputs=masked)
 
 
 def parts(dtype: torch.dtype) -> tuple[nn.Module, Mask, Batch, Batch]:
@@ -82,8 +82,8 @@ def plain(dtype: torch.dtype) -> Once:
     def once() -> None:
         optimizer.zero_grad()
         with torch.no_grad():
-            lesson = teacher.prepare(train)
-        F.cross_entropy(student(lesson.inputs), lesson.targets).backward()
+            prepared = teacher.prepare(train)
+        F.cross_entropy(student(prepared.inputs), prepared.targets).backward()
         optimizer.step()
 
     return once
@@ -128,8 +128,8 @@ def by_hand(terms: int, dtype: torch.dtype) -> Once:
     def once() -> Tensor:
         judged = F.cross_entropy(student(held_out.inputs), held_out.targets)
         term = total = list(torch.autograd.grad(judged, theta))
-        lesson = teacher.prepare(train)
-        loss = F.cross_entropy(student(lesson.inputs), lesson.targets)
+        prepared = teacher.prepare(train)
+        loss = F.cross_entropy(student(prepared.inputs), prepared.targets)
         slope = torch.autograd.grad(loss, theta, create_graph=True)
         for _ in range(terms):
             image = torch.autograd.grad(slope, theta, term, retain_graph=True)

@@ -22,7 +22,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.signals import Lookahead
 from tutelage.signals.products import Alignment
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
+from tutelage.types import Batch, Estimate, Observation, Params, PreparedBatch, Window
 
 
 class ByLoss(nn.Module):
@@ -34,11 +34,11 @@ class ByLoss(nn.Module):
         super().__init__()
         self.weigher = weigher
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the seam
         """Weights by loss.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: What it revealed.
 
         Returns:

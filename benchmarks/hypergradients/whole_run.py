@@ -21,7 +21,7 @@ from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Replayed, Reversible, Unrolled, WholeRun
 from tutelage.training.loops import planned_steps
-from tutelage.types import Batch, Lesson, Observation, Params
+from tutelage.types import Batch, Observation, Params, PreparedBatch
 
 RATE = 1e-3
 HELD_OUT, PIXELS = size(64, 4), size(28, 8)
@@ -58,16 +58,16 @@ class ClassWeights(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(torch.linspace(-1, 1, 10))
 
-    def weigh(self, lesson: Lesson, _: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, _: Observation) -> Tensor:
         """Look the weights up.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
 
         Returns:
             Weights [L].
         """
-        return torch.sigmoid(self.logits)[lesson.targets]
+        return torch.sigmoid(self.logits)[prepared.targets]
 
 
 @dataclass

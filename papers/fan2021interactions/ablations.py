@@ -19,7 +19,7 @@ from papers.framework.recipe import below, expectation
 from tutelage_cli.claims import Claim
 
 DEEPER = table_recipe(
-    {"plain": PLAIN, "interactions": interactions(), "deeper": interactions(deep=True)},
+    {"plain": PLAIN, "interactions": interactions(), "deeper": interactions(attached=True)},
     name="interactions-deeper",
     title="With dw/dtheta in the student's gradient, deep interactions do a little better.",
     where="Section 4.3",

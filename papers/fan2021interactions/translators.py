@@ -24,7 +24,7 @@ from tutelage.randomness import seeded
 from tutelage.storage.json_files import environment
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
-from tutelage.types import Observation, Progress, as_lesson
+from tutelage.types import Observation, Progress, as_prepared
 from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.text.vocabulary import END, PAD, START, Vocabulary
 
@@ -178,7 +178,7 @@ def _weights(tutor: Tutor, batches: PairBatches) -> tuple[Tensor, Tensor, Tensor
         losses = TokenCrossEntropy()(logits, batch.targets)
         seen = Observation(losses, logits, features, Progress())
         weigh = getattr(teacher, "weigh", None)
-        weights = torch.ones_like(losses) if weigh is None else weigh(as_lesson(batch), seen)
+        weights = torch.ones_like(losses) if weigh is None else weigh(as_prepared(batch), seen)
         found.append((batch.ids, weights, losses))
     ids, weights, losses = (torch.cat(each).cpu() for each in zip(*found, strict=True))
     return ids, weights, losses

@@ -118,7 +118,7 @@ class Tallied(OneStep):
             generator = torch.Generator().manual_seed(mixed_seed(step.batch.seed, 1))
             order = torch.randperm(len(weights), generator=generator)
             weights = weights[order.to(weights.device)]
-        found = policy_gradient(problem, phi, step, earned.observed, weights, earned.lesson)
+        found = policy_gradient(problem, phi, step, earned.observed, weights, earned.prepared)
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 

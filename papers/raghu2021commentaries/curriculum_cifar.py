@@ -35,7 +35,7 @@ from tutelage.teachers import Curriculum, Plain
 from tutelage.teachers.curriculum import Beyond
 from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches
@@ -206,7 +206,7 @@ def _weighed(teacher: nn.Module, test: Batches, when: float) -> dict[str, float]
         return {"weight": 1.0, "spread": 0.0}
     none = torch.zeros(0)
     seen = Observation(none, none, {}, Progress(when))
-    weights = torch.cat([teacher.weigh(as_lesson(b), seen) for b in test.whole(test.size)])
+    weights = torch.cat([teacher.weigh(as_prepared(b), seen) for b in test.whole(test.size)])
     return {"weight": float(weights.mean()), "spread": float(weights.std())}
 
 

@@ -34,7 +34,7 @@ from papers.students import (
 from tutelage.models import MaskUNet
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask, Plain, RandomMask
-from tutelage.training.forward import prediction_lesson
+from tutelage.training.forward import prediction_batch
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
@@ -144,7 +144,7 @@ def _evaluate(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float
     found = {}
     for name, batches in (("held_out", held_out), ("test", test)):
         seen = (
-            batch._replace(inputs=prediction_lesson(tutor.problem, batch).inputs)
+            batch._replace(inputs=prediction_batch(tutor.problem, batch).inputs)
             for batch in batches.whole(AT_ONCE)
         )
         logits, true = predictions(tutor.student, seen)

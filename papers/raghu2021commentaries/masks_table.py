@@ -33,7 +33,7 @@ from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import AttentionMask, Plain, RandomMask
 from tutelage.teachers.attention_mask import gaussian
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.images import ImageSet
@@ -68,10 +68,10 @@ class InLastChannel(nn.Module):
 
     at_test = True
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Mask a batch."""
         seen = batch.inputs[:, :-1] * batch.inputs[:, -1:]
-        return as_lesson(batch)._replace(inputs=seen)
+        return as_prepared(batch)._replace(inputs=seen)
 
 
 class Places(NamedTuple):

@@ -16,7 +16,7 @@ from papers.students import batches_of, correlation
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Curriculum
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.local import load_known
@@ -56,7 +56,7 @@ class _TestImages:
         # at a moment of a student's training, 0 to 1
         none = self.batch.inputs.new_zeros(0)
         seen = Observation(none, none, {}, Progress(when))
-        return curriculum.weigh(as_lesson(self.batch), seen).cpu()
+        return curriculum.weigh(as_prepared(self.batch), seen).cpu()
 
     def correlations(self, curriculum: Curriculum) -> list[float]:
         # Spearman's, of weight and angle, along a student's training

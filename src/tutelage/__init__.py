@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from tutelage.teacher import Teacher
     from tutelage.training import loops
     from tutelage.training.tutor import Tutor
-    from tutelage.types import Batch, Estimate, Lesson, Observation, Params, Window
+    from tutelage.types import Batch, Estimate, Observation, Params, PreparedBatch, Window
 
 __all__ = [
     "Batch",
     "BilevelProblem",
     "Estimate",
     "FitResult",
-    "Lesson",
     "Lookahead",
     "Observation",
     "Params",
+    "PreparedBatch",
     "Recorder",
     "Reversible",
     "Teacher",
@@ -77,7 +77,7 @@ _HOMES = {
     "BilevelProblem": "bilevel",
     "Estimate": "types",
     "FitResult": "fitting",
-    "Lesson": "types",
+    "PreparedBatch": "types",
     "Lookahead": "signals",
     "Observation": "types",
     "Params": "types",

@@ -17,7 +17,7 @@ from tutelage.functional.replay_context import (
     concatenate_observations,
     detach,
     replay_context,
-    split_lesson,
+    split_rows,
 )
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import detached, grads_of_both, leaves, reached_grad
@@ -26,17 +26,17 @@ from tutelage.losses.reduction import counted_mean, counts_of, held_out_counts
 from tutelage.losses.targets import apply_to_labelled, with_classes
 from tutelage.precision import autocast_to, wide
 from tutelage.randomness import mixed_seed
-from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weighs_deeply
+from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weights_attached
 from tutelage.teachers.hook_calls import prepare, row_losses, weigh
 from tutelage.types import (
     Batch,
     HeldOutLoss,
-    Lesson,
     Observation,
     Params,
+    PreparedBatch,
     Step,
     StudentState,
-    as_lesson,
+    as_prepared,
 )
 
 ALONE = SingleProcess()
@@ -65,19 +65,19 @@ class BilevelProblem:
         """The update rule of the student's optimiser, clipping included."""
         return rule_for(self.student.optimizer, self.max_norm)
 
-    def lesson(self, phi: Params, batch: Batch) -> Lesson:
-        """The teacher's lesson of a batch, by the batch's seed."""
+    def prepare(self, phi: Params, batch: Batch) -> PreparedBatch:
+        """What the teacher prepares of a batch, by the batch's seed."""
         if implements(self.teacher, "prepare"):
             batch = clone_rows(batch)
         with replay_context(batch, batch.seed):
             return prepare(self.teacher, phi, batch)
 
     def observe(
-        self, state: StudentState, lesson: Lesson, step: Step
+        self, state: StudentState, prepared: PreparedBatch, step: Step
     ) -> tuple[Observation, Params]:
-        """Losses and outputs of the student on a lesson, and its buffers after."""
+        """Losses and outputs of the student on a prepared batch, and its buffers after."""
         buffers, observation = state.buffers, []
-        for number, rows in enumerate(self.micro_batches(lesson)):
+        for number, rows in enumerate(self.micro_batches(prepared)):
             part, seed = clone_rows(rows), self.local_seed(step.batch.seed + 1, number)
             with replay_context(part, seed), attributes_kept(self.student.module):
                 outputs, features, buffers = self.student.evaluate(
@@ -88,50 +88,52 @@ class BilevelProblem:
             observation.append(Observation(losses, logits_of(outputs), features, step.progress))
         return concatenate_observations(observation), buffers
 
-    def micro_batches(self, lesson: Lesson) -> list[Lesson]:
-        """Split a lesson into the rows of each forward pass."""
-        return [lesson] if self.micro_batch is None else split_lesson(lesson, self.micro_batch)
+    def micro_batches(self, prepared: PreparedBatch) -> list[PreparedBatch]:
+        """Split a prepared batch into the rows of each forward pass."""
+        return (
+            [prepared] if self.micro_batch is None else split_rows(prepared, self.micro_batch)
+        )
 
     def teacher_observation(
-        self, state: StudentState, lesson: Lesson, step: Step, observation: Observation
+        self, state: StudentState, prepared: PreparedBatch, step: Step, observation: Observation
     ) -> Observation:
-        """What ``weigh`` sees, detached from the student unless the teacher is deep.
+        """What ``weigh`` sees, detached from the student unless weights are attached.
 
         It keeps the path from what the teacher has prepared, through the student as it is.
         """
-        if weighs_deeply(self.teacher):
+        if weights_attached(self.teacher):
             return observation
-        made = lesson.inputs, lesson.targets, lesson.aux
+        made = prepared.inputs, prepared.targets, prepared.aux
         followed = any(part is not None and part.requires_grad for part in made)
         if not followed or not implements(self.teacher, "weigh"):
             return detach(observation)
-        return self.observe(state._replace(params=detached(state.params)), lesson, step)[0]
+        return self.observe(state._replace(params=detached(state.params)), prepared, step)[0]
 
     def weights(
         self,
         phi: Params,
-        lesson: Lesson,
+        prepared: PreparedBatch,
         observation: Observation,
         seed: int,
         *,
         attached: bool = False,
         buffers_out: Params | None = None,
     ) -> Tensor:
-        """Weights [L] of the rows, detached from the student unless the teacher is deep."""
-        keeps_graph = attached or weighs_deeply(self.teacher)
+        """Weights [L] of the rows, detached from the student unless the teacher is attached."""
+        keeps_graph = attached or weights_attached(self.teacher)
         visible = observation if keeps_graph else detach(observation)
-        counts = counts_of(self.objective, lesson.targets)
+        counts = counts_of(self.objective, prepared.targets)
         if not implements(self.teacher, "weigh"):
             ones = torch.ones_like(visible.losses)
             return ones if counts is None else ones.where(counts > 0, 0)
-        with replay_context(lesson, self.local_seed(seed + 2)):
+        with replay_context(prepared, self.local_seed(seed + 2)):
             own = partial(weigh, self.teacher, phi, buffers_out=buffers_out)
-            return apply_to_labelled(own, lesson, visible, counts)
+            return apply_to_labelled(own, prepared, visible, counts)
 
     def row_losses(
         self,
         phi: Params,
-        lesson: Lesson,
+        prepared: PreparedBatch,
         observation: Observation,
         seed: int,
         buffers_out: Params | None = None,
@@ -139,16 +141,16 @@ class BilevelProblem:
         """Losses [L] that the student minimises, before weighting."""
         if not implements(self.teacher, "row_losses"):
             return observation.losses
-        counts = counts_of(self.objective, lesson.targets)
-        with replay_context(lesson, self.local_seed(seed + 2)):
+        counts = counts_of(self.objective, prepared.targets)
+        with replay_context(prepared, self.local_seed(seed + 2)):
             own = partial(row_losses, self.teacher, phi, buffers_out=buffers_out)
-            return apply_to_labelled(own, lesson, observation, counts)
+            return apply_to_labelled(own, prepared, observation, counts)
 
-    def reduce(self, values: Tensor, weights: Tensor, lesson: Lesson) -> Tensor:
+    def reduce(self, values: Tensor, weights: Tensor, prepared: PreparedBatch) -> Tensor:
         """Reduce values of the rows as the weighted loss reduces losses."""
         rule, total = normalise_of(self.teacher), self.processes.all_reduce
-        counts = counts_of(self.objective, lesson.targets)
-        return weighted_loss(values, weights, lesson.group, rule, total, counts)
+        counts = counts_of(self.objective, prepared.targets)
+        return weighted_loss(values, weights, prepared.group, rule, total, counts)
 
     def local_seed(self, seed: int, part: int = 0) -> int:
         """A seed of this process and micro-batch."""
@@ -159,12 +161,12 @@ class BilevelProblem:
         self, state: StudentState, phi: Params, step: Step
     ) -> tuple[Tensor, Params]:
         """The weighted training loss of a step, and the student's buffers after it."""
-        lesson = self.lesson(phi, step.batch)
-        observation, buffers = self.observe(state, lesson, step)
-        visible = self.teacher_observation(state, lesson, step, observation)
-        weights = self.weights(phi, lesson, visible, step.batch.seed, attached=True)
-        losses = self.row_losses(phi, lesson, observation, step.batch.seed)
-        return self.reduce(losses, weights, lesson), buffers
+        prepared = self.prepare(phi, step.batch)
+        observation, buffers = self.observe(state, prepared, step)
+        visible = self.teacher_observation(state, prepared, step, observation)
+        weights = self.weights(phi, prepared, visible, step.batch.seed, attached=True)
+        losses = self.row_losses(phi, prepared, observation, step.batch.seed)
+        return self.reduce(losses, weights, prepared), buffers
 
     def differentiable_step(self, state: StudentState, phi: Params, step: Step) -> StudentState:
         """One student step, differentiable in state and teacher."""
@@ -209,22 +211,24 @@ class BilevelProblem:
 
         Of several processes' examples: this one's share of the mean.
         """
-        visible = self.lesson(phi, held_out) if acts_at_test(self.teacher) else held_out
-        lesson, seed = clone_rows(visible), self.local_seed(held_out.seed + 1)
+        visible = self.prepare(phi, held_out) if acts_at_test(self.teacher) else held_out
+        prepared, seed = clone_rows(visible), self.local_seed(held_out.seed + 1)
         metric = self.metric or self.objective
-        counts = held_out_counts(self.objective, self.metric, lesson.targets)
-        rows = as_lesson(held_out)._replace(inputs=lesson.inputs, targets=lesson.targets)
+        counts = held_out_counts(self.objective, self.metric, prepared.targets)
+        rows = as_prepared(held_out)._replace(inputs=prepared.inputs, targets=prepared.targets)
         if self.metric is not None:
-            rows = with_classes(rows, counts_of(self.objective, lesson.targets))
+            rows = with_classes(rows, counts_of(self.objective, prepared.targets))
         with replay_context(held_out, seed), attributes_kept(self.student.module):
-            out, _, _ = self.student.evaluate(state.params, state.buffers, lesson.inputs, ())
+            out, _, _ = self.student.evaluate(state.params, state.buffers, prepared.inputs, ())
             with state_kept(metric):
                 found = losses_of(metric, out, rows)
         return counted_mean(
             wide(found), counts, self.processes.all_reduce
         )  # half counts to 256
 
-    def evaluate(self, state: StudentState, phi: Params, held_out: Batch) -> HeldOutLoss:
+    def held_out_gradients(
+        self, state: StudentState, phi: Params, held_out: Batch
+    ) -> HeldOutLoss:
         """The held-out loss with its gradients in student and teacher."""
         theta = leaves(state.params)
         loss = self.held_out_loss(state._replace(params=theta), phi, held_out)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
+from tutelage.types import Batch, Observation, Params, PreparedBatch, as_prepared
 
 
 class Teacher(nn.Module):
@@ -24,10 +24,10 @@ class Teacher(nn.Module):
     Attributes:
         normalise: The rule of ``tutelage.losses.weighted_loss``.
         taps: Names of the student's modules whose outputs are in ``Observation.features``.
-        deep: Keep the derivative of weights with respect to the student, ``dw/dtheta``, in the
-            student's gradient; None: if the teacher has ``row_losses``. If False and weights
-            depend on the student, a hypergradient leaves out the effect of earlier steps on
-            later weights.
+        attached: Keep weights attached to the student, so that ``dw/dtheta`` is part of its
+            gradient; None: if the teacher has ``row_losses``. If False and weights depend on
+            the student, a hypergradient leaves out the effect of earlier steps on later
+            weights.
         at_test: ``prepare`` applies to held-out and test inputs, too, as a mask does.
         uses_progress: Hooks depend on ``Progress``.
         uses_alignments: Hooks depend on ``Observation.alignments``, for which the tutor needs a
@@ -38,15 +38,15 @@ class Teacher(nn.Module):
 
     normalise: Normalise = "mean"
     taps: Sequence[str] = ()
-    deep: bool | None = None
+    attached: bool | None = None
     at_test: bool = False
     uses_progress: bool = False
     uses_alignments: bool = False
     drop_below: float = 0.0
     memory: Sequence[str] = ()
 
-    def prepare(self, batch: Batch) -> Lesson:
-        """Makes the lesson that the student sees of a batch.
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        """Makes what the student sees of a batch.
 
         Args:
             batch: B examples.
@@ -54,13 +54,13 @@ class Teacher(nn.Module):
         Returns:
             L rows; by default the batch itself.
         """
-        return as_lesson(batch)
+        return as_prepared(batch)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - a hook
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - a hook
         """The weight of each row.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: Losses, logits and tapped features of its forward pass.
 
         Returns:
@@ -70,13 +70,13 @@ class Teacher(nn.Module):
 
     def row_losses(
         self,
-        lesson: Lesson,  # noqa: ARG002 - a hook
+        prepared: PreparedBatch,  # noqa: ARG002 - a hook
         observation: Observation,
     ) -> Tensor:
         """Gives the losses that the student minimises, in place of the objective's.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: The student's forward pass, attached to its graph.
 
         Returns:
@@ -84,14 +84,14 @@ class Teacher(nn.Module):
         """
         return observation.losses
 
-    def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def log_prob(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """The log-probability of each example's actions.
 
-        A teacher that samples in ``prepare`` sets ``Lesson.log_prob``; of one that samples in
-        both they are added up. Examples' actions are drawn independently of one another.
+        A teacher that samples in ``prepare`` sets ``PreparedBatch.log_prob``; of one that
+        samples in both they are added up. Examples' actions are drawn independently.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: The student's forward pass.
 
         Returns:
@@ -113,14 +113,14 @@ class Teacher(nn.Module):
         """
         raise NotImplementedError
 
-    def remember(self, lesson: Lesson, observation: Observation) -> Params:
+    def remember(self, prepared: PreparedBatch, observation: Observation) -> Params:
         """Gives new values for the buffers named in ``memory``, after each real step.
 
         A step that is recomputed sees the old ones (``Progress.memory``); ``prepare`` and
         ``entropy`` do not see them.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: The student's forward pass.
 
         Returns:
@@ -154,7 +154,7 @@ def traits_of(teacher: nn.Module) -> dict[str, Any]:
 TRAITS = (
     "normalise",
     "taps",
-    "deep",
+    "attached",
     "at_test",
     "uses_progress",
     "uses_alignments",
@@ -174,19 +174,19 @@ def taps_of(teacher: nn.Module) -> Sequence[str]:
 
 
 def reads_rows(teacher: nn.Module) -> bool:
-    """Whether the teacher reads a lesson after the student, which may change it in place."""
+    """Whether the teacher reads a batch after the student, which may change it in place."""
     return implements(teacher, "weigh") or implements(teacher, "row_losses")
 
 
-def is_deep(teacher: nn.Module) -> bool:
+def is_attached(teacher: nn.Module) -> bool:
     """Whether the student's gradient goes through the teacher's weights or losses."""
-    return weighs_deeply(teacher) or implements(teacher, "row_losses")
+    return weights_attached(teacher) or implements(teacher, "row_losses")
 
 
-def weighs_deeply(teacher: nn.Module) -> bool:
+def weights_attached(teacher: nn.Module) -> bool:
     """Whether the student's gradient goes through the weights."""
-    deep = trait_of(teacher, "deep")
-    return implements(teacher, "row_losses") if deep is None else deep
+    attached = trait_of(teacher, "attached")
+    return implements(teacher, "row_losses") if attached is None else attached
 
 
 def acts_at_test(teacher: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""Records of batches, lessons, observations, steps and windows."""
+"""Records of batches, observations, steps and windows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     """copies of the teacher's buffers before the step, set by the tutor"""
 
 
-class Lesson(NamedTuple):
+class PreparedBatch(NamedTuple):
     """What the student sees of a batch: L rows, L = B unless copied."""
 
     inputs: Tensor
@@ -65,7 +65,7 @@ class Progress(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """The student's outputs on a lesson of L rows."""
+    """The student's outputs on a prepared batch of L rows."""
 
     losses: Tensor
     """[L]"""
@@ -118,9 +118,9 @@ class RecordedPasses(Protocol):
 
 
 class StepObservation(NamedTuple):
-    """Lesson, observation and recording of a real step."""
+    """PreparedBatch, observation and recording of a real step."""
 
-    lesson: Lesson
+    prepared: PreparedBatch
     observation: Observation
     """detached"""
     recorded: RecordedPasses | None
@@ -165,8 +165,8 @@ class Estimate(NamedTuple):
 
     It includes the paths of the teacher's parameters through every step of the window, with
     each step's batch, settings, random numbers and ``Progress`` fixed. If the teacher weighs by
-    the student's outputs and is not ``deep``, the effect of earlier steps on later weights is
-    left out, and ``facts`` has ``weights_fixed``. Where the student, the objective or the
+    the student's outputs and is not ``attached``, the effect of earlier steps on later weights
+    is left out, and ``facts`` has ``weights_fixed``. Where the student, the objective or the
     teacher's losses detach a path, it has ``detached``.
     """
 
@@ -180,14 +180,14 @@ class Estimate(NamedTuple):
     """the student after the recomputed steps, where the signal recomputes all from the start"""
 
 
-def as_lesson(batch: Batch) -> Lesson:
-    """The batch itself as a lesson.
+def as_prepared(batch: Batch) -> PreparedBatch:
+    """The batch itself as one that is prepared.
 
     Args:
         batch: A batch of B examples.
 
     Returns:
-        A lesson of the same B rows.
+        The same B rows.
     """
     rows = torch.arange(len(batch.ids), device=batch.ids.device)
-    return Lesson(batch.inputs, batch.targets, batch.ids, rows, autocast=batch.autocast)
+    return PreparedBatch(batch.inputs, batch.targets, batch.ids, rows, autocast=batch.autocast)

@@ -31,7 +31,7 @@ from tutelage.errors import UsageError
 from tutelage.functional.replay_context import replay_context
 from tutelage.functional.taps import tapped
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
-from tutelage.teacher import acts_at_test, is_deep, normalise_of, taps_of, uses_progress
+from tutelage.teacher import acts_at_test, is_attached, normalise_of, taps_of, uses_progress
 from tutelage.teachers import (
     PAPER_SURFACE,
     SURFACE,
@@ -61,7 +61,7 @@ from tutelage.teachers import (
     Together,
 )
 from tutelage.teachers.hook_calls import prepare, weigh
-from tutelage.types import Batch, Lesson, Observation, Progress
+from tutelage.types import Batch, Observation, PreparedBatch, Progress
 
 C, SIZE = 3, 16
 CLASSES = ("cat", "dog", "emu")
@@ -97,7 +97,12 @@ INTERNAL: dict[str, dict[str, Any]] = ONE_FACT | {
         "width": 4,
         "level": "free",
     },
-    "deep": {"surface": ("margin", "loss"), "hidden_layers": 1, "width": 8, "deep": True},
+    "attached": {
+        "surface": ("margin", "loss"),
+        "hidden_layers": 1,
+        "width": 8,
+        "attached": True,
+    },
 }
 
 
@@ -188,7 +193,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
 TEACHERS = [*INTERNAL, "loss", "loss, narrow", "curriculum", "curriculum without iteration"]
 
 
-def seen_by(student: nn.Module, taps: Sequence[str]) -> tuple[Lesson, Observation]:
+def seen_by(student: nn.Module, taps: Sequence[str]) -> tuple[PreparedBatch, Observation]:
     """Eight random images and what a student's forward pass reveals about them."""
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(8, 1, SIZE, SIZE, generator=generator)
@@ -199,11 +204,13 @@ def seen_by(student: nn.Module, taps: Sequence[str]) -> tuple[Lesson, Observatio
     losses = nn.functional.cross_entropy(logits, targets, reduction="none")
     ids = torch.arange(8)
     progress = Progress(0.25, 1.5, 0.5)
-    return Lesson(images, targets, ids, ids), Observation(losses, logits, features, progress)
+    return PreparedBatch(images, targets, ids, ids), Observation(
+        losses, logits, features, progress
+    )
 
 
 def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
-    weigh: Callable[[Lesson, Observation], Tensor] = teacher.weigh  # pyright: ignore[reportAssignmentType] - the interface
+    weigh: Callable[[PreparedBatch, Observation], Tensor] = teacher.weigh  # pyright: ignore[reportAssignmentType] - the interface
     with torch.no_grad():
         return weigh(*seen_by(student, taps_of(teacher)))
 
@@ -220,7 +227,7 @@ def test_loaded_teacher_gives_the_same_weights(tmp_path, name):
     assert weights_of(loaded, other).equal(expected)
     assert type(loaded) is type(teacher)
     assert loaded.training
-    for trait in (taps_of, is_deep, normalise_of, uses_progress):
+    for trait in (taps_of, is_attached, normalise_of, uses_progress):
         assert trait(loaded) == trait(teacher)
     assert all(p.requires_grad for p in loaded.parameters())
 
@@ -230,10 +237,10 @@ def work_of(teacher: nn.Module) -> tuple[Tensor, ...]:
     shown, seen = seen_by(STUDENT, taps_of(teacher))
     batch = Batch(shown.inputs, shown.targets, shown.ids)
     with torch.no_grad(), replay_context(batch, 3):
-        lesson = prepare(teacher, {}, batch)
-        weights = weigh(teacher, {}, lesson, seen)
-    aux = torch.zeros(0) if lesson.aux is None else lesson.aux
-    return lesson.inputs, lesson.targets, aux, weights
+        prepared = prepare(teacher, {}, batch)
+        weights = weigh(teacher, {}, prepared, seen)
+    aux = torch.zeros(0) if prepared.aux is None else prepared.aux
+    return prepared.inputs, prepared.targets, aux, weights
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -245,7 +252,7 @@ def test_loaded_teacher_of_another_kind_does_the_same(tmp_path, name):
     assert type(loaded) is type(teacher)
     for got, wanted in zip(work_of(loaded), work_of(teacher), strict=True):
         assert torch.equal(got, wanted)
-    for trait in (taps_of, is_deep, normalise_of, uses_progress, acts_at_test):
+    for trait in (taps_of, is_attached, normalise_of, uses_progress, acts_at_test):
         assert trait(loaded) == trait(teacher)
     save_commentary(loaded, tmp_path / "b")
     assert found(tmp_path / "a") == found(tmp_path / "b")
@@ -660,7 +667,7 @@ WRONG_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
         "surface": ("margin", 3, None, [3], [["margin"]], ["margni"], {"margin": 1}, []),
         "hidden_layers": (HUGE, 10**6, -1, 2.5, "1", None, [1], True),
         "width": (*NUMBERS, 10**7, "4", [4], True),
-        "deep": ("no", 2, [], {}, None),
+        "attached": ("no", 2, [], {}, None),
     },
     "paper, I0 + M0": {
         "tap": ("pol", 3, ["pool"], "", {}, True),

@@ -9,7 +9,7 @@ TRAINING = (
     "objective=soft labels; signal=replayed differences; optimiser=nesterov; clip=0.3",
     "optimiser=groups; signal=implicit neumann 1; teacher=shift",
     "signal=implicit gradients; student=linear",
-    "student=spectral norm; teacher=loss, deep; window=2",
+    "student=spectral norm; teacher=loss, attached; window=2",
     "optimiser=rmsprop",
     "teacher=copies; signal=lookahead, restep; optimiser=amsgrad",
     "signal=lookahead, next; teacher=remembering; looks=2",

@@ -14,7 +14,7 @@ from tutelage.data.loaders import RandomBatches, WithIds
 from tutelage.integrations import Teaching
 from tutelage.signals import Lookahead
 from tutelage.teachers import LossWeigher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 L = pytest.importorskip("lightning")
 from lightning.pytorch.callbacks import (  # noqa: E402 - after the skip
@@ -74,9 +74,9 @@ class Watching(LossWeigher):
         super().__init__()
         self.seen: list[float] = []
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         self.seen.append(float(observation.progress.fraction))
-        return super().weigh(lesson, observation)
+        return super().weigh(prepared, observation)
 
 
 def watched() -> tuple[Judged, Watching]:

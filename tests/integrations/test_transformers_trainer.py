@@ -15,7 +15,7 @@ from tutelage.integrations import Teaching
 from tutelage.integrations.columns import TrainerLoss, stacked
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teachers import LossWeigher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -113,8 +113,8 @@ class Watching(nn.Module):
         super().__init__()
         self.ids: list[int] = []
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        self.ids += lesson.ids.tolist()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
+        self.ids += prepared.ids.tolist()
         return torch.ones_like(observation.losses)
 
 

@@ -12,7 +12,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from tests.cases import C, D, InputWeigher, Shifter, convolutional
 from tutelage.losses.objectives import Normalise
 from tutelage.teachers import InternalState
-from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 
 # Students.
 
@@ -204,8 +204,8 @@ class Softening(nn.Module):
         super().__init__()
         self.table = nn.Parameter(2 * torch.eye(C))
 
-    def prepare(self, batch: Batch) -> Lesson:
-        return as_lesson(batch)._replace(targets=self.table[batch.targets].softmax(1))
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        return as_prepared(batch)._replace(targets=self.table[batch.targets].softmax(1))
 
 
 class NoisyCopies(nn.Module):
@@ -218,20 +218,20 @@ class NoisyCopies(nn.Module):
         self.direction = nn.Parameter(torch.linspace(-1, 1, D))
         self.noise = nn.Parameter(torch.tensor(0.3))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         rows = torch.arange(len(batch.ids)).repeat_interleave(3)
         inputs = batch.inputs[rows]
         inputs = inputs + self.noise * torch.randn_like(inputs)
-        return Lesson(inputs, batch.targets[rows], batch.ids[rows], rows)
+        return PreparedBatch(inputs, batch.targets[rows], batch.ids[rows], rows)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
-        return (lesson.inputs @ self.direction).exp()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+        return (prepared.inputs @ self.direction).exp()
 
 
-def deep() -> nn.Module:
+def attached() -> nn.Module:
     surface = ("loss", "margin", "progress")
     teacher = InternalState(
-        network(), classes=C, tap="0", surface=surface, hidden_layers=1, width=4, deep=True
+        network(), classes=C, tap="0", surface=surface, hidden_layers=1, width=4, attached=True
     )
     nn.init.normal_(teacher.net.get_parameter("2.weight"))
     return teacher
@@ -359,5 +359,5 @@ CASES: dict[str, Case] = {
     "a teacher of copies": Case(teacher=NoisyCopies),
     "a teacher of copies, with dropout below": Case(Random, teacher=NoisyCopies),
     "a teacher at test": Case(teacher=Shifter),
-    "a deep teacher": Case(teacher=deep),
+    "an attached teacher": Case(teacher=attached),
 }

@@ -13,7 +13,7 @@ from torch.optim import SGD, Optimizer
 from tutelage.losses.objectives import Normalise, Objective
 from tutelage.losses.targets import CrossEntropy
 from tutelage.teachers import GivenWeights, KeepOrDrop, LossWeigher, SplitSampler, Together
-from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 
 N, D, C = 3, 4, 3
 """examples of a batch, features, classes"""
@@ -26,8 +26,8 @@ class ByLogit(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(torch.tensor([0.3, -0.5, 0.8]))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.logits[lesson.ids].sigmoid()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.logits[prepared.ids].sigmoid()
 
 
 class Chosen(KeepOrDrop):
@@ -38,9 +38,11 @@ class Chosen(KeepOrDrop):
         vars(self)["normalise"] = rule
         self.actions: tuple[int, ...] = (1,) * N
 
-    def _probability(self, lesson: Lesson, observation: Observation) -> Tensor:
-        self.rows = lesson.group if len(lesson.ids) == N else lesson.ids  # all, or the labelled
-        return super()._probability(lesson, observation)
+    def _probability(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
+        self.rows = (
+            prepared.group if len(prepared.ids) == N else prepared.ids
+        )  # all, or the labelled
+        return super()._probability(prepared, observation)
 
     def _kept(self, p: Tensor) -> Tensor:  # noqa: ARG002 - a test chose
         return torch.tensor(self.actions)[self.rows] > 0
@@ -56,14 +58,14 @@ class Moved(nn.Module):
         self.logits = nn.Parameter(torch.tensor([0.4, -0.3, 0.6]))
         self.actions: tuple[int, ...] = (1,) * N
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         action, logits = torch.tensor(self.actions)[: len(batch.ids)], self.logits[batch.ids]
         moved = batch.inputs + 0.7 * action[:, None]
         chosen = torch.where(action > 0, logits, -logits).sigmoid().log()
         rows = torch.arange(len(action)).repeat_interleave(self.copies[: len(action)])
         copy = torch.cat([torch.arange(n) for n in self.copies[: len(action)].tolist()])
         inputs = moved[rows] + 0.3 * copy[:, None]
-        return Lesson(inputs, batch.targets[rows], batch.ids[rows], rows, chosen)
+        return PreparedBatch(inputs, batch.targets[rows], batch.ids[rows], rows, chosen)
 
 
 class Stretched(Moved):
@@ -73,35 +75,35 @@ class Stretched(Moved):
         super().__init__()
         self.factor = nn.Parameter(torch.tensor(1.2))
 
-    def prepare(self, batch: Batch) -> Lesson:
-        lesson = super().prepare(batch)
-        return lesson._replace(inputs=lesson.inputs * self.factor)
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        prepared = super().prepare(batch)
+        return prepared._replace(inputs=prepared.inputs * self.factor)
 
 
 class CopiedSometimes(Moved):
     """Samples how many rows an example gets."""
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         self.copies = 1 + torch.tensor(self.actions)
         return super().prepare(batch)
 
 
 class Weighs(nn.Module):
-    """Weighs by losses, learned, and by ids; where it is deep, the student sees that."""
+    """Weighs by losses, learned, and by ids; where it is attached, the student sees that."""
 
-    def __init__(self, rule: Normalise, *, deep: bool = False) -> None:
+    def __init__(self, rule: Normalise, *, attached: bool = False) -> None:
         super().__init__()
-        self.normalise, self.deep = rule, deep
+        self.normalise, self.attached = rule, attached
         self.slope = nn.Parameter(torch.tensor(0.6))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        return (self.slope * observation.losses + 0.5 * lesson.ids).sigmoid()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
+        return (self.slope * observation.losses + 0.5 * prepared.ids).sigmoid()
 
 
 class RowLosses(Weighs):
     """Has the student descend another loss beside its weights."""
 
-    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return observation.losses**2 + self.slope * observation.losses
 
 
@@ -225,9 +227,9 @@ class Drawn(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(torch.linspace(-0.5, 0.5, 3))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         chosen = self.logits.log_softmax(0)[batch.ids]
-        return as_lesson(batch)._replace(log_prob=chosen)
+        return as_prepared(batch)._replace(log_prob=chosen)
 
 
 TWO = tuple(product((0, 1), repeat=2))
@@ -277,17 +279,20 @@ CASES: dict[str, Sampling] = {
         pair,
         direct=("weighs",),
     ),
-    "moved, deep weights": Sampling(
-        lambda: Together(Moved(), Weighs("mean", deep=True)),
+    "moved, attached weights": Sampling(
+        lambda: Together(Moved(), Weighs("mean", attached=True)),
         TWO,
         pair,
         direct=("weighs.slope",),
     ),
-    "moved, deep weights, sum": Sampling(
-        lambda: Together(Moved(), Weighs(None, deep=True)), TWO, pair, direct=("weighs.slope",)
+    "moved, attached weights, sum": Sampling(
+        lambda: Together(Moved(), Weighs(None, attached=True)),
+        TWO,
+        pair,
+        direct=("weighs.slope",),
     ),
-    "moved, deep weights, within": Sampling(
-        lambda: Together(Moved((1, 2, 2)), Weighs("group", deep=True)),
+    "moved, attached weights, within": Sampling(
+        lambda: Together(Moved((1, 2, 2)), Weighs("group", attached=True)),
         TWO,
         pair,
         direct=("weighs.slope",),

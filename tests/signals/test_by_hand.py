@@ -35,8 +35,8 @@ class Factor(nn.Module):
         super().__init__()
         self.a = nn.Parameter(torch.tensor(0.5))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.a.expand(len(lesson.ids))
+    def weigh(self, prepared, observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.a.expand(len(prepared.ids))
 
 
 def first_or_second_power(logits: Tensor, targets: Tensor) -> Tensor:

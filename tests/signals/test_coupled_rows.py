@@ -26,8 +26,8 @@ class ByExample(nn.Module):
         super().__init__()
         self.phi = nn.Parameter(torch.linspace(-1, 1, B, dtype=F64))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.phi[lesson.ids].sigmoid()
+    def weigh(self, prepared, observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.phi[prepared.ids].sigmoid()
 
 
 def batch(seed: int, rows: int = B) -> Batch:

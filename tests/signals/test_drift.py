@@ -30,8 +30,8 @@ class Weights(nn.Module):
         super().__init__()
         self.phi = nn.Parameter(torch.linspace(-1, 1, N))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.phi[lesson.ids].sigmoid()
+    def weigh(self, prepared, observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.phi[prepared.ids].sigmoid()
 
 
 class Run(NamedTuple):

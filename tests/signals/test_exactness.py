@@ -36,15 +36,15 @@ def teacher_for(kind: str, student: nn.Module) -> nn.Module:
         )
         nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
         return teacher.double()
-    if kind == "deep":
-        teacher = InternalState(student, classes=C, surface=("margin",), deep=True)
+    if kind == "attached":
+        teacher = InternalState(student, classes=C, surface=("margin",), attached=True)
         nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
         return teacher.double()
     plain = {"inputs": InputWeigher, "loss": LossWeigher, "shift": Shifter}
     return plain[kind]().double()
 
 
-TEACHERS = ("inputs", "loss", "internal state", "deep", "shift")
+TEACHERS = ("inputs", "loss", "internal state", "attached", "shift")
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -172,8 +172,10 @@ def test_float32_reversal_drifts_as_documented() -> None:
             super().__init__()
             self.net = teacher
 
-        def weigh(self, lesson, observation):
-            return self.net.weigh(lesson._replace(inputs=lesson.inputs.float()), observation)
+        def weigh(self, prepared, observation):
+            return self.net.weigh(
+                prepared._replace(inputs=prepared.inputs.float()), observation
+            )
 
     call = watched(student, optimizer, Narrow(), steps=20)
     close(Reversible(20)(*call).grad, Unrolled(20)(*call).grad, 1e-3)
@@ -212,8 +214,8 @@ def test_a_batch_without_weight_gives_a_finite_hypergradient(signal) -> None:
             super().__init__()
             self.net = nn.Linear(D, 1, dtype=torch.float64)
 
-        def weigh(self, lesson, observation):  # noqa: ARG002 - the interface
-            return (self.net(lesson.inputs).squeeze(1) - 1e3).relu()
+        def weigh(self, prepared, observation):  # noqa: ARG002 - the interface
+            return (self.net(prepared.inputs).squeeze(1) - 1e3).relu()
 
     with pytest.warns(UserWarning, match="carried no weight"):
         call = watched(module, OPTIMIZERS["momentum"](module), Nothing(), steps=signal.steps)

@@ -27,8 +27,8 @@ class Weights(nn.Module):
         super().__init__()
         self.phi = nn.Parameter(torch.linspace(-1, 1, 12, dtype=torch.float64))
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        return self.phi[lesson.ids].sigmoid()
+    def weigh(self, prepared, observation) -> Tensor:  # noqa: ARG002 - the interface
+        return self.phi[prepared.ids].sigmoid()
 
 
 def squared(output: Tensor, target: Tensor) -> Tensor:

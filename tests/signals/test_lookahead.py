@@ -181,8 +181,8 @@ def test_differences_of_losses_come_close(method, bound: float) -> None:
 class Sparing(InputWeigher):
     """Leaves some rows out altogether, yet learns how much they should have counted."""
 
-    def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
-        raw = self.net(lesson.inputs).squeeze(1) + 0.2
+    def weigh(self, prepared, observation) -> Tensor:  # noqa: ARG002 - the interface
+        raw = self.net(prepared.inputs).squeeze(1) + 0.2
         return raw.clamp(min=0) + (raw - raw.detach())  # weight 0 with a derivative
 
 

@@ -32,7 +32,7 @@ from tutelage.teachers.loss_percentile import LossPercentile
 from tutelage.training.loops import episodic
 from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Observation, PreparedBatch
 
 PRODUCTS = (
     DoubleBackward(),
@@ -170,7 +170,7 @@ class Remembering(nn.Module):
         super().__init__()
         self.percentile = LossPercentile(percentile=1.0, decay=0.5)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         return torch.ones_like(observation.losses)
 
 

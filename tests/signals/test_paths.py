@@ -22,7 +22,7 @@ from tutelage.signals.products import (
     FirstOrder,
     ForwardOverReverse,
 )
-from tutelage.teacher import weighs_deeply
+from tutelage.teacher import weights_attached
 from tutelage.teachers import (
     Blending,
     DynamicLoss,
@@ -38,7 +38,7 @@ from tutelage.teachers import (
     WorstCaseSoft,
 )
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, StudentState, as_lesson
+from tutelage.types import Batch, StudentState, as_prepared
 
 
 class Copies(nn.Module):
@@ -49,18 +49,24 @@ class Copies(nn.Module):
         self.shift = nn.Parameter(torch.full((D,), 0.1))
 
     def prepare(self, batch: Batch):
-        lesson = as_lesson(batch)
+        prepared = as_prepared(batch)
         x = batch.inputs
-        y, ids, group = (rows.repeat(3) for rows in (batch.targets, batch.ids, lesson.group))
+        y, ids, group = (rows.repeat(3) for rows in (batch.targets, batch.ids, prepared.group))
         moved = torch.cat([x, x + self.shift, x - self.shift.exp()])
-        return lesson._replace(inputs=moved, targets=y, ids=ids, group=group)
+        return prepared._replace(inputs=moved, targets=y, ids=ids, group=group)
 
 
-def facts(deep: bool = False) -> nn.Module:
+def facts(attached: bool = False) -> nn.Module:
     surface = ("margin", "loss")
     student = build("layer norm")
     return InternalState(
-        student, classes=C, surface=surface, hidden_layers=1, width=4, label=False, deep=deep
+        student,
+        classes=C,
+        surface=surface,
+        hidden_layers=1,
+        width=4,
+        label=False,
+        attached=attached,
     )
 
 
@@ -141,27 +147,29 @@ def test_every_pair_agrees_with_real_training_over_one_step(pair) -> None:
 
 
 LOOKING: dict[str, Callable[..., nn.Module]] = {
-    "losses": lambda deep: LossWeigher(width=4, deep=deep),
+    "losses": lambda attached: LossWeigher(width=4, attached=attached),
     "margins": facts,
-    "mentor net": lambda deep: MentorNetDD(C, burn_in=0.0, decay=0.0, deep=deep),
-    "moved inputs and losses": lambda deep: Together(
-        Shifter(), LossWeigher(width=4), deep=deep
+    "mentor net": lambda attached: MentorNetDD(C, burn_in=0.0, decay=0.0, attached=attached),
+    "moved inputs and losses": lambda attached: Together(
+        Shifter(), LossWeigher(width=4), attached=attached
     ),
-    "moved inputs and the mentor": lambda deep: Together(
-        Shifter(), MentorNetPD(width=2.0, burn_in=0.0, decay=0.0, deep=deep)
+    "moved inputs and the mentor": lambda attached: Together(
+        Shifter(), MentorNetPD(width=2.0, burn_in=0.0, decay=0.0, attached=attached)
     ),
-    "copies and the worst of them": lambda deep: Together(Copies(), WorstCase(0.5, deep=deep)),
+    "copies and the worst of them": lambda attached: Together(
+        Copies(), WorstCase(0.5, attached=attached)
+    ),
 }
 
 
 @pytest.mark.parametrize("teacher", LOOKING)
-def test_deep_teachers_agree_with_real_training_over_several_steps(teacher) -> None:
-    slope, want = slopes(lambda: LOOKING[teacher](deep=True), Unrolled(3), 3)
+def test_attached_teachers_agree_with_real_training_over_several_steps(teacher) -> None:
+    slope, want = slopes(lambda: LOOKING[teacher](attached=True), Unrolled(3), 3)
     assert abs(slope - want) <= 1e-6 * abs(want)
 
 
-def test_what_is_handed_over_as_plain_numbers_is_left_out_by_deep_teachers_too() -> None:
-    slope, want = slopes(lambda: KeepProbability(C, deep=True), Unrolled(3), 3)  # mean loss
+def test_what_is_handed_over_as_plain_numbers_is_left_out_by_attached_teachers_too() -> None:
+    slope, want = slopes(lambda: KeepProbability(C, attached=True), Unrolled(3), 3)  # mean loss
     assert abs(slope - want) > 1e-4 * abs(want)
 
 
@@ -173,10 +181,10 @@ SEVERAL: dict[str, Signal] = {
 
 
 @pytest.mark.parametrize("signal", SEVERAL)
-def test_without_deep_later_weights_are_left_out_and_the_estimate_says_so(signal) -> None:
+def test_if_not_attached_later_weights_are_left_out_and_the_estimate_says_so(signal) -> None:
     slope, want = slopes(facts, SEVERAL[signal], 3)
     assert abs(slope - want) > 1e-4 * abs(want)
-    for make, said in ((facts, True), (lambda: facts(deep=True), False), (Shifter, False)):
+    for make, said in ((facts, True), (lambda: facts(attached=True), False), (Shifter, False)):
         module = build("layer norm")
         call = watched(module, OPTIMIZERS["momentum"](module), started(make), steps=3)
         assert ("weights_fixed" in SEVERAL[signal](*call).facts) is said
@@ -220,7 +228,7 @@ WHOLE: dict[str, tuple[Any, Any, Objective]] = {
     student: (student, lambda _: LossWeigher(width=4), cross_entropy) for student in STUDENTS
 } | {
     "row losses": ("relu network", lambda _: DynamicLoss(C), cross_entropy),
-    "deep": ("relu network", lambda _: LossWeigher(width=4, deep=True), cross_entropy),
+    "attached": ("relu network", lambda _: LossWeigher(width=4, attached=True), cross_entropy),
     "copies": ("relu network", lambda _: copies(detach_target=False), cross_entropy),
 }
 
@@ -388,14 +396,14 @@ def test_what_is_detached_is_found_without_other_processes() -> None:
 
 
 @pytest.mark.parametrize("teacher", LOOKING)
-def test_teachers_that_look_at_the_student_are_deep_by_one_word(teacher) -> None:
-    assert weighs_deeply(LOOKING[teacher](deep=True))
-    assert not weighs_deeply(LOOKING[teacher](deep=False))
-    assert weighs_deeply(Permuted(LOOKING[teacher](deep=True)))
-    assert weighs_deeply(Together(Shifter(), LossWeigher(deep=True)))
-    assert not weighs_deeply(Together(Shifter(), LossWeigher(deep=True), deep=False))
+def test_teachers_that_look_at_the_student_are_attached_by_one_word(teacher) -> None:
+    assert weights_attached(LOOKING[teacher](attached=True))
+    assert not weights_attached(LOOKING[teacher](attached=False))
+    assert weights_attached(Permuted(LOOKING[teacher](attached=True)))
+    assert weights_attached(Together(Shifter(), LossWeigher(attached=True)))
+    assert not weights_attached(Together(Shifter(), LossWeigher(attached=True), attached=False))
 
 
 def test_rows_cannot_be_left_out_of_a_gradient_that_keeps_the_weights_own() -> None:
     with pytest.raises(ValueError, match="drop_below=0"):
-        WorstCase(1.0, drop_below=0.1, deep=True)
+        WorstCase(1.0, drop_below=0.1, attached=True)

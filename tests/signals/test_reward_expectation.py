@@ -36,7 +36,7 @@ from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.sampled_step import pseudo_values
 from tutelage.teachers import Plain, SelfPaced, Together
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*carried no weight at all")
 SIZE = 1e-4
@@ -133,10 +133,10 @@ def test_every_way_to_take_dot_products_gives_the_same_rewards(method, action) -
     assert bool(want.any()) == any(action)
 
 
-def test_an_operator_without_forward_mode_is_rewarded_under_deep_weights_too(
+def test_an_operator_without_forward_mode_is_rewarded_under_attached_weights_too(
     monkeypatch,
 ) -> None:
-    teachers = [Together(Moved(), Weighs("mean", deep=True)).double() for _ in range(2)]
+    teachers = [Together(Moved(), Weighs("mean", attached=True)).double() for _ in range(2)]
     want = estimate_of(teachers[0], action=(1, 0, 1))
 
     def without(*_: object) -> Tensor:
@@ -152,10 +152,10 @@ def test_where_all_rows_count_the_same_rewards_are_the_paper_s_bit_for_bit(rows:
     view = StudentView(student, SGD(student.parameters(), lr=1.0))
     made = torch.Generator().manual_seed(0)
     dots, ids = torch.randn(rows, generator=made), torch.arange(rows)
-    lesson, every = as_lesson(Batch(dots, ids, ids)), torch.ones(rows, dtype=torch.bool)
+    prepared, every = as_prepared(Batch(dots, ids, ids)), torch.ones(rows, dtype=torch.bool)
     for teacher in (Plain(), Chosen(None)):
         problem = BilevelProblem(view, teacher, cross_entropy)
-        found = pseudo_values(problem, dots, torch.ones(rows), lesson, every)
+        found = pseudo_values(problem, dots, torch.ones(rows), prepared, every)
         assert torch.equal(found, dots)
 
 
@@ -192,22 +192,22 @@ def monitored(calls: list[int]) -> Iterator[None]:
         hook.remove()
 
 
-def test_weights_by_other_rows_are_refused_where_lessons_are_sampled() -> None:
+def test_weights_by_other_rows_are_refused_where_batches_are_sampled() -> None:
     teacher = Together(Moved(), SelfPaced(start=0.5)).double()
     with pytest.raises(
-        UsageError, match="Together samples lessons and weighs a row by the other"
+        UsageError, match="Together samples in prepare and weighs a row by the other"
     ):
         estimate_of(teacher, action=(1, 0, 1))
     kept = Chosen("mean").double()
     kept.keeps = Neighbours()
-    assert bool(estimate_of(kept, action=(1, 0, 1)).isfinite().all())  # no lesson is sampled
+    assert bool(estimate_of(kept, action=(1, 0, 1)).isfinite().all())  # prepare does not sample
 
 
 class Neighbours(ByLogit):
     """Weighs by the mean loss of the batch, too."""
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        return (self.logits[lesson.ids] + observation.losses.mean()).sigmoid()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
+        return (self.logits[prepared.ids] + observation.losses.mean()).sigmoid()
 
 
 class AtTest(Chosen):

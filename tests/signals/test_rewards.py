@@ -16,7 +16,7 @@ from tutelage.signals.policy_gradients import normalised, require_options
 from tutelage.signals.products import Alignment
 from tutelage.teachers import KeepOrDrop, SplitSampler
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 
 RATE = 0.3
 PARTS = 4
@@ -185,15 +185,15 @@ def test_what_was_kept_has_the_probability_that_is_rewarded() -> None:
     torch.manual_seed(0)
     keeps = InputWeigher().double()
     teacher, batch = KeepOrDrop(keeps), next(stream())
-    lesson = as_lesson(batch)
+    prepared = as_prepared(batch)
     zeros = torch.zeros(len(batch.ids), dtype=torch.float64)
     seen = Observation(zeros, torch.zeros(len(batch.ids), C), {}, Progress())
-    p = keeps.weigh(lesson, seen)
+    p = keeps.weigh(prepared, seen)
     for seed in range(20):
         torch.manual_seed(seed)
-        kept = teacher.weigh(lesson, seen)
+        kept = teacher.weigh(prepared, seen)
         torch.manual_seed(seed)
-        found = teacher.log_prob(lesson, seen)
+        found = teacher.log_prob(prepared, seen)
         expected = torch.where(kept == 1, p.log(), (1 - p).log())
         torch.testing.assert_close(found, expected)
 
@@ -245,8 +245,8 @@ def test_rewards_leave_no_tensor_behind(signal) -> None:
 class Column(KeepOrDrop):
     """Gives its log-probabilities as a column, which would broadcast against the rewards."""
 
-    def log_prob(self, lesson, observation) -> Tensor:
-        return super().log_prob(lesson, observation).unsqueeze(1)
+    def log_prob(self, prepared, observation) -> Tensor:
+        return super().log_prob(prepared, observation).unsqueeze(1)
 
 
 @pytest.mark.parametrize("signal", [GradientAlignment(), NextStepLoss()], ids=str)
@@ -260,14 +260,14 @@ def test_log_probabilities_of_another_shape_are_refused(signal) -> None:
 
 def test_a_teacher_under_autocast_keeps_as_often_as_it_says() -> None:
     class Rarely(nn.Module):
-        def weigh(self, lesson, observation) -> Tensor:  # noqa: ARG002 - the interface
+        def weigh(self, prepared, observation) -> Tensor:  # noqa: ARG002 - the interface
             return torch.full((20000,), 1e-3, dtype=torch.bfloat16)
 
     torch.manual_seed(0)
     zeros = torch.zeros(20000)
     seen = Observation(zeros, zeros.unsqueeze(1), {}, Progress())
-    lesson = as_lesson(Batch(zeros, zeros.long(), zeros.long()))
-    kept = KeepOrDrop(Rarely()).weigh(lesson, seen).sum()
+    prepared = as_prepared(Batch(zeros, zeros.long(), zeros.long()))
+    kept = KeepOrDrop(Rarely()).weigh(prepared, seen).sum()
     assert 5 < float(kept) < 40  # twenty expected; bfloat16 draws a zero every 256 numbers
 
 

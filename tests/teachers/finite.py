@@ -61,8 +61,8 @@ def train(
         tutor.step(batch, held_out if tutor.wants_held_out else None)
     with torch.no_grad(), replay_context(held_out, 0):
         asks = teacher if acts_at_test(teacher) else Plain()
-        lesson = prepare(asks, {}, held_out)
-        loss = objective(student(lesson.inputs), lesson.targets).mean()
+        prepared = prepare(asks, {}, held_out)
+        loss = objective(student(prepared.inputs), prepared.targets).mean()
     return None if watched is None else watched.estimates[-1], loss
 
 

@@ -16,7 +16,7 @@ from tutelage.randomness import mixed_seed, seeded
 from tutelage.signals import Unrolled
 from tutelage.teachers import Aligned, Blending, Together
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 
 RATE = 0.1
 STUDENTS = (
@@ -160,7 +160,7 @@ def test_held_out_examples_are_asked_for() -> None:
 def test_elsewhere_than_at_a_real_step_it_is_refused() -> None:
     batch, losses = next(stream()), torch.zeros(6)
     with pytest.raises(UsageError, match="train with a Tutor"):
-        Aligned().weigh(as_lesson(batch), Observation(losses, losses, {}, Progress()))
+        Aligned().weigh(as_prepared(batch), Observation(losses, losses, {}, Progress()))
 
 
 def test_no_signal_can_take_its_steps_again() -> None:

@@ -13,7 +13,7 @@ from tutelage.signals.products import Alignment
 from tutelage.signals.solvers import Neumann
 from tutelage.teachers import AuxiliaryTargets, Together
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, as_lesson
+from tutelage.types import Batch, as_prepared
 
 K = 4
 OBJECTIVE = Auxiliary(cross_entropy)
@@ -48,12 +48,12 @@ def batch(seed: int, size: int = 5) -> Batch:
     return Batch(x, torch.randint(0, C, (size,), generator=generator), torch.arange(size))
 
 
-def test_the_lesson_holds_vectors_between_minus_one_and_one() -> None:
-    lesson = teacher().prepare(batch(0))
-    assert lesson.aux is not None
-    assert lesson.aux.shape == (5, K)
-    assert (lesson.aux.abs() < 1).all()
-    assert torch.equal(lesson.inputs, batch(0).inputs)
+def test_the_prepared_batch_holds_vectors_between_minus_one_and_one() -> None:
+    prepared = teacher().prepare(batch(0))
+    assert prepared.aux is not None
+    assert prepared.aux.shape == (5, K)
+    assert (prepared.aux.abs() < 1).all()
+    assert torch.equal(prepared.inputs, batch(0).inputs)
 
 
 def test_the_objective_adds_the_mean_squared_distance_only_where_there_are_targets() -> None:
@@ -126,4 +126,4 @@ def test_rows_are_recorded_with_their_auxiliary_loss_and_logits() -> None:
     aux = teach.prepare(batch(1)).aux
     want = OBJECTIVE(outputs, batch(1).targets, aux)
     assert torch.equal(tutor.step(batch(1)).losses, want.detach())
-    assert as_lesson(batch(1)).aux is None
+    assert as_prepared(batch(1)).aux is None

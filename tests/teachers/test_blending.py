@@ -15,7 +15,7 @@ from tutelage.signals import Lookahead, Unrolled
 from tutelage.teacher import acts_at_test
 from tutelage.teachers import Blending, LossWeigher, Mixup, RandomBlending, Shuffled, Together
 from tutelage.teachers.hook_calls import prepare
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 
 D, C = 8, 3
 
@@ -47,7 +47,7 @@ def soft(seed: int, size: int = 7) -> Batch:
     return one._replace(targets=y / y.sum(1, keepdim=True))
 
 
-def lesson_of(teacher: nn.Module, seen: Batch) -> Lesson:
+def prepared_of(teacher: nn.Module, seen: Batch) -> PreparedBatch:
     with replay_context(seen, seen.seed):
         return prepare(teacher, {}, seen)
 
@@ -64,29 +64,29 @@ def student() -> nn.Module:
 
 def test_each_row_is_worked_out_by_hand_from_the_grid() -> None:
     seen, teacher = batch(1), grid()
-    lesson, pi = lesson_of(teacher, seen), partner_of(seen)
+    prepared, pi = prepared_of(teacher, seen), partner_of(seen)
     for b in range(len(seen.ids)):
         own, other = int(seen.targets[b]), int(seen.targets[pi[b]])
         lam = 1 - 0.5 * teacher.phi[own, other].sigmoid()
         torch.testing.assert_close(
-            lesson.inputs[b], lam * seen.inputs[b] + (1 - lam) * seen.inputs[pi[b]]
+            prepared.inputs[b], lam * seen.inputs[b] + (1 - lam) * seen.inputs[pi[b]]
         )
         label = lam * F.one_hot(torch.tensor(own), C) + (1 - lam) * F.one_hot(
             torch.tensor(other), C
         )
-        torch.testing.assert_close(lesson.targets[b], label)
-    assert torch.equal(lesson.ids, seen.ids)
-    assert lesson.group.tolist() == list(range(7))
+        torch.testing.assert_close(prepared.targets[b], label)
+    assert torch.equal(prepared.ids, seen.ids)
+    assert prepared.group.tolist() == list(range(7))
 
 
 def test_cross_entropy_takes_the_labels_as_the_paper_writes_its_loss() -> None:
     seen, teacher = batch(1), grid()
-    lesson, pi = lesson_of(teacher, seen), partner_of(seen)
-    logits = student()(lesson.inputs)
+    prepared, pi = prepared_of(teacher, seen), partner_of(seen)
+    logits = student()(prepared.inputs)
     lam = teacher.shares[seen.targets, seen.targets[pi]]
     first, second = (cross_entropy(logits, y) for y in (seen.targets, seen.targets[pi]))
     want = lam * first + (1 - lam) * second
-    torch.testing.assert_close(cross_entropy(logits, lesson.targets), want)
+    torch.testing.assert_close(cross_entropy(logits, prepared.targets), want)
 
 
 @pytest.mark.parametrize(("start", "share"), [(0.0, 0.75), (-1.0, 0.8655)])
@@ -101,47 +101,47 @@ def test_it_starts_where_the_paper_or_its_code_does(start, share) -> None:
 @pytest.mark.parametrize("name", TEACHERS)
 def test_odd_batches_and_one_alone_give_labels_that_sum_to_one(name, make, size) -> None:
     seen = make(4, size)
-    lesson = lesson_of(TEACHERS[name](), seen)
-    assert lesson.inputs.shape == (size, D)
-    assert lesson.targets.shape == (size, C)
-    assert (lesson.targets >= 0).all()
+    prepared = prepared_of(TEACHERS[name](), seen)
+    assert prepared.inputs.shape == (size, D)
+    assert prepared.targets.shape == (size, C)
+    assert (prepared.targets >= 0).all()
     ones = torch.ones(size, dtype=torch.float64)
-    torch.testing.assert_close(lesson.targets.sum(1), ones, rtol=0, atol=1e-12)
-    assert lesson.inputs.dtype == lesson.targets.dtype == torch.float64
+    torch.testing.assert_close(prepared.targets.sum(1), ones, rtol=0, atol=1e-12)
+    assert prepared.inputs.dtype == prepared.targets.dtype == torch.float64
 
 
 def test_one_alone_is_left_as_it_is() -> None:
     seen = batch(4, 1)
     for build in TEACHERS.values():
-        torch.testing.assert_close(lesson_of(build(), seen).inputs, seen.inputs)
+        torch.testing.assert_close(prepared_of(build(), seen).inputs, seen.inputs)
 
 
 def test_soft_labels_that_are_sure_blend_as_classes_do() -> None:
     seen, teacher = batch(1), grid()
     sure = seen._replace(targets=F.one_hot(seen.targets, C).double())
-    wanted, got = lesson_of(teacher, seen), lesson_of(teacher, sure)
+    wanted, got = prepared_of(teacher, seen), prepared_of(teacher, sure)
     assert torch.equal(got.inputs, wanted.inputs)
     assert torch.equal(got.targets, wanted.targets)
 
 
 def test_soft_labels_blend_by_the_expected_share_of_the_pair() -> None:
     seen, teacher = soft(1), grid()
-    lesson, pi = lesson_of(teacher, seen), partner_of(seen)
+    prepared, pi = prepared_of(teacher, seen), partner_of(seen)
     y, z = seen.targets[0], seen.targets[pi[0]]
     lam = sum(
         y[i] * z[j] * (1 - 0.5 * teacher.phi[i, j].sigmoid())
         for i in range(C)
         for j in range(C)
     )
-    torch.testing.assert_close(lesson.targets[0], lam * y + (1 - lam) * z)
+    torch.testing.assert_close(prepared.targets[0], lam * y + (1 - lam) * z)
 
 
 @pytest.mark.parametrize("name", TEACHERS)
 def test_the_same_seed_blends_the_same_and_another_one_otherwise(name) -> None:
     teacher, seen = TEACHERS[name](), batch(1)
-    again = lesson_of(teacher, seen)
-    assert torch.equal(lesson_of(teacher, seen).inputs, again.inputs)
-    assert not torch.equal(lesson_of(teacher, seen._replace(seed=99)).inputs, again.inputs)
+    again = prepared_of(teacher, seen)
+    assert torch.equal(prepared_of(teacher, seen).inputs, again.inputs)
+    assert not torch.equal(prepared_of(teacher, seen._replace(seed=99)).inputs, again.inputs)
 
 
 def test_the_random_baseline_draws_the_share_itself_once_by_its_seed() -> None:
@@ -164,9 +164,9 @@ def test_mixup_draws_one_share_for_the_batch_from_the_beta_distribution() -> Non
     drawn = []
     for seed in range(400):
         seen = batch(seed, 4)._replace(inputs=torch.tensor([[0.0], [1], [2], [4]]).double())
-        lesson, pi = lesson_of(Mixup(C, alpha=2.0), seen), partner_of(seen)
+        prepared, pi = prepared_of(Mixup(C, alpha=2.0), seen), partner_of(seen)
         moved = (seen.inputs != seen.inputs[pi]).flatten()
-        shares = (lesson.inputs - seen.inputs[pi])[moved] / (seen.inputs - seen.inputs[pi])[
+        shares = (prepared.inputs - seen.inputs[pi])[moved] / (seen.inputs - seen.inputs[pi])[
             moved
         ]
         if len(shares):
@@ -193,8 +193,8 @@ def test_the_hypergradient_is_the_slope_of_real_training(make) -> None:
 
 def test_the_gradient_goes_through_image_and_label() -> None:
     teacher, seen = grid(), batch(1)
-    lesson = lesson_of(teacher, seen)
-    for part in (lesson.inputs, lesson.targets):
+    prepared = prepared_of(teacher, seen)
+    for part in (prepared.inputs, prepared.targets):
         (grad,) = torch.autograd.grad(part.square().sum(), teacher.phi, retain_graph=True)
         assert grad.isfinite().all()
         assert grad.any()

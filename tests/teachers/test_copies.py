@@ -23,14 +23,14 @@ def batch_of(seed: int = 0, first: int = 10) -> Batch:
 @pytest.mark.parametrize("include_original", [True, False])
 def test_rows_come_copy_by_copy_each_augmented_on_its_own(include_original) -> None:
     batch = batch_of()
-    lesson = Copies(5, crop_and_flip, include_original=include_original).prepare(batch)
-    assert lesson.inputs.shape == (5 * B, 1, 8, 8)
-    rows = lesson.inputs.view(5, B, 1, 8, 8)
+    prepared = Copies(5, crop_and_flip, include_original=include_original).prepare(batch)
+    assert prepared.inputs.shape == (5 * B, 1, 8, 8)
+    rows = prepared.inputs.view(5, B, 1, 8, 8)
     assert torch.equal(rows[0], batch.inputs) == include_original
     assert len({row.numpy().tobytes() for row in rows[:, 0]}) > 2
-    assert torch.equal(lesson.group, torch.arange(B).repeat(5))
-    assert torch.equal(lesson.ids, batch.ids[lesson.group])
-    assert torch.equal(lesson.targets, batch.targets[lesson.group])
+    assert torch.equal(prepared.group, torch.arange(B).repeat(5))
+    assert torch.equal(prepared.ids, batch.ids[prepared.group])
+    assert torch.equal(prepared.targets, batch.targets[prepared.group])
 
 
 def test_copies_are_drawn_anew_at_every_step_and_again_for_the_same_one() -> None:
@@ -70,11 +70,11 @@ def stored(targets: Tensor | None = None) -> StoredCopies:
 def test_stored_copies_are_found_by_id_with_labels_of_their_own() -> None:
     labels = torch.rand(B, 2, 3).softmax(2)
     batch = batch_of()._replace(inputs=torch.zeros(B, 3))
-    lesson = stored(labels).prepare(batch)
-    assert lesson.inputs[B].tolist() == [18, 19, 20]
-    assert torch.equal(lesson.targets[0], torch.tensor([1.0, 0, 0]))
-    assert torch.equal(lesson.targets[B], labels[3, 0])
-    assert torch.equal(lesson.targets[2 * B + 3], labels[0, 1])
+    prepared = stored(labels).prepare(batch)
+    assert prepared.inputs[B].tolist() == [18, 19, 20]
+    assert torch.equal(prepared.targets[0], torch.tensor([1.0, 0, 0]))
+    assert torch.equal(prepared.targets[B], labels[3, 0])
+    assert torch.equal(prepared.targets[2 * B + 3], labels[0, 1])
     assert torch.equal(stored().prepare(batch).targets, batch.targets.repeat(3))
 
 

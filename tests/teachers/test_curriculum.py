@@ -11,16 +11,16 @@ from tests.trained import unchecked
 from tutelage.models import TwoBlockCNN
 from tutelage.teachers import Curriculum
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 L = 16
 Padding = Literal["zeros", "circular"]
 
 
-def images() -> Lesson:
+def images() -> PreparedBatch:
     generator = torch.Generator().manual_seed(0)
     pixels = torch.rand(L, 1, 28, 28, generator=generator)
-    return as_lesson(Batch(pixels, torch.zeros(L, dtype=torch.long), torch.arange(L)))
+    return as_prepared(Batch(pixels, torch.zeros(L, dtype=torch.long), torch.arange(L)))
 
 
 def at(fraction: float) -> Observation:
@@ -65,10 +65,10 @@ def test_the_iteration_is_one_more_constant_channel_behind_the_image() -> None:
     watching = Watching()
     teacher = Curriculum(watching)
     assert teacher.uses_progress
-    lesson = images()
-    teacher.weigh(lesson, at(0.25))
+    prepared = images()
+    teacher.weigh(prepared, at(0.25))
     assert watching.seen.shape == (L, 2, 28, 28)
-    assert torch.equal(watching.seen[:, :1], lesson.inputs)
+    assert torch.equal(watching.seen[:, :1], prepared.inputs)
     assert torch.equal(watching.seen[:, 1:], torch.full((L, 1, 28, 28), 0.25))
 
 
@@ -96,8 +96,8 @@ def test_training_beyond_total_steps_is_seen_by_the_teacher() -> None:
     optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
     tutor = Tutor(student, optimizer, Curriculum(watching), total_steps=2)
     for step in range(4):
-        lesson = images()
-        tutor.step(Batch(lesson.inputs, lesson.targets, lesson.ids))
+        prepared = images()
+        tutor.step(Batch(prepared.inputs, prepared.targets, prepared.ids))
         assert watching.seen[0, 1, 0, 0].item() == step / 2
 
 

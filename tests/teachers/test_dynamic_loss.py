@@ -19,11 +19,11 @@ from tutelage.signals.products import (
     FiniteDifference,
     ForwardOverReverse,
 )
-from tutelage.teacher import is_deep
+from tutelage.teacher import is_attached
 from tutelage.teachers import DynamicLoss
 from tutelage.training.loops import planned_steps
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 
 def fresh(seed: int = 2) -> DynamicLoss:
@@ -34,56 +34,60 @@ def fresh(seed: int = 2) -> DynamicLoss:
     return teacher
 
 
-def shown(progress: Progress) -> tuple[Lesson, Observation]:
+def shown(progress: Progress) -> tuple[PreparedBatch, Observation]:
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(B, C, generator=generator, dtype=torch.float64)
-    return as_lesson(next(stream())), Observation(logits[:, 0], logits, {}, progress)
+    return as_prepared(next(stream())), Observation(logits[:, 0], logits, {}, progress)
 
 
 def test_it_starts_as_the_sigmoid_of_the_log_probability() -> None:
-    lesson, seen = shown(Progress(0.3, 2.0, 0.5))
-    p = seen.logits.softmax(1)[torch.arange(B), lesson.targets]
-    torch.testing.assert_close(DynamicLoss(C).double().row_losses(lesson, seen), -p / (1 + p))
+    prepared, seen = shown(Progress(0.3, 2.0, 0.5))
+    p = seen.logits.softmax(1)[torch.arange(B), prepared.targets]
+    torch.testing.assert_close(DynamicLoss(C).double().row_losses(prepared, seen), -p / (1 + p))
 
 
 def test_it_is_its_formula_for_every_example() -> None:
     teacher = fresh()
-    lesson, seen = shown(Progress(0.3, 2.0, 0.5))
-    right = (seen.logits.argmax(1) == lesson.targets).double().mean().item()
+    prepared, seen = shown(Progress(0.3, 2.0, 0.5))
+    right = (seen.logits.argmax(1) == prepared.targets).double().mean().item()
     assert 0 < right < 1
     state = torch.tensor([0.3, 2.0, 0.5, right], dtype=torch.float64)
     flat = teacher.net(state)
     w, b = flat[: C * C].reshape(C, C), flat[C * C :]
-    got = teacher.row_losses(lesson, seen)
+    got = teacher.row_losses(prepared, seen)
     for row, logits in enumerate(seen.logits):
         scores = w.T @ logits.log_softmax(0) + b
-        want = -torch.sigmoid(scores[lesson.targets[row]])
+        want = -torch.sigmoid(scores[prepared.targets[row]])
         torch.testing.assert_close(got[row], want, rtol=1e-12, atol=0)
 
 
 def test_a_batch_without_a_row_has_a_gradient_of_zero() -> None:
     teacher, logits = fresh(), torch.zeros(0, C, dtype=torch.float64)
-    lesson = as_lesson(empty_like(next(stream())))
+    prepared = as_prepared(empty_like(next(stream())))
     teacher.row_losses(
-        lesson, Observation(logits[:, 0], logits, {}, Progress())
+        prepared, Observation(logits[:, 0], logits, {}, Progress())
     ).sum().backward()
     assert all(bool((p.grad == 0).all()) for p in teacher.parameters())
 
 
 def test_soft_labels_mix_the_losses_of_the_classes() -> None:
     teacher = fresh()
-    lesson, seen = shown(Progress(0.3))
-    hard = lesson._replace(targets=one_hot(lesson.targets, C).double())
-    torch.testing.assert_close(teacher.row_losses(hard, seen), teacher.row_losses(lesson, seen))
+    prepared, seen = shown(Progress(0.3))
+    hard = prepared._replace(targets=one_hot(prepared.targets, C).double())
+    torch.testing.assert_close(
+        teacher.row_losses(hard, seen), teacher.row_losses(prepared, seen)
+    )
 
 
 @pytest.mark.parametrize(
     "other", [Progress(0.9), Progress(0.3, 1.0), Progress(0.3, 0.0, 1.0)], ids=str
 )
 def test_it_changes_with_the_state_of_training(other) -> None:
-    lesson, seen = shown(Progress(0.3))
-    got = fresh().row_losses(lesson, seen)
-    assert (fresh().row_losses(lesson, seen._replace(progress=other)) - got).abs().max() > 1e-3
+    prepared, seen = shown(Progress(0.3))
+    got = fresh().row_losses(prepared, seen)
+    assert (
+        fresh().row_losses(prepared, seen._replace(progress=other)) - got
+    ).abs().max() > 1e-3
 
 
 def test_the_student_descends_it_and_is_judged_by_the_objective() -> None:
@@ -98,7 +102,7 @@ def test_the_student_descends_it_and_is_judged_by_the_objective() -> None:
         losses = cross_entropy(logits, batch.targets)
         progress = Progress(step / 3, mean / max(step, 1))
         loss = teacher.row_losses(
-            as_lesson(batch), Observation(losses, logits, {}, progress)
+            as_prepared(batch), Observation(losses, logits, {}, progress)
         ).mean()
         again.zero_grad()
         loss.backward()
@@ -189,7 +193,7 @@ def test_a_restep_descends_the_loss_of_the_changed_teacher() -> None:
     seen = Observation(logits[:, 0], logits, {}, Progress())
     teacher = changed.teacher
     assert isinstance(teacher, DynamicLoss)
-    loss = teacher.row_losses(as_lesson(taught), seen).mean()
+    loss = teacher.row_losses(as_prepared(taught), seen).mean()
     grads = torch.autograd.grad(loss, list(theta.values()))
     after = dict(changed.student.named_parameters())
     for (k, p), g in zip(theta.items(), grads, strict=True):
@@ -212,6 +216,6 @@ def test_it_is_learnt_along_a_run() -> None:
     before = {k: p.detach().clone() for k, p in teacher.named_parameters()}
     for _ in range(12):
         tutor.step(next(source), next(source))
-    assert is_deep(teacher)
+    assert is_attached(teacher)
     assert tutor.skipped_teacher_steps == 0
     assert not any(torch.equal(p, before[k]) for k, p in teacher.named_parameters())

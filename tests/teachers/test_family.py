@@ -46,7 +46,7 @@ from tutelage.teachers import (
 from tutelage.training.forward import StepResult
 from tutelage.training.teacher_buffers import memory_of
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Estimate, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Estimate, Observation, PreparedBatch, Progress, as_prepared
 
 SIZE, CLASSES = 4, 3
 
@@ -58,8 +58,8 @@ class Brighter(nn.Module):
         super().__init__()
         self.light = nn.Parameter(torch.tensor(0.1))
 
-    def prepare(self, batch: Batch) -> Lesson:
-        return as_lesson(batch)._replace(inputs=batch.inputs + self.light)
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        return as_prepared(batch)._replace(inputs=batch.inputs + self.light)
 
 
 def small_network(channels: int) -> nn.Module:
@@ -84,7 +84,7 @@ def features() -> nn.Module:
 
 
 def internal_state(
-    student: nn.Module, hidden_layers: int = 0, *, deep: bool = False, level: str = "free"
+    student: nn.Module, hidden_layers: int = 0, *, attached: bool = False, level: str = "free"
 ) -> nn.Module:
     return InternalState(
         student,
@@ -92,7 +92,7 @@ def internal_state(
         tap="3",
         surface=tuple(SURFACE),
         hidden_layers=hidden_layers,
-        deep=deep,
+        attached=attached,
         level=level,
     )
 
@@ -111,7 +111,7 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "margin and loss": lambda student: MarginLoss(student, CLASSES),
     "internal state, centred": lambda student: internal_state(student, level="centred"),
     "internal state, MLP-2": lambda student: internal_state(student, 2),
-    "internal state, deep": lambda student: internal_state(student, 1, deep=True),
+    "internal state, attached": lambda student: internal_state(student, 1, attached=True),
     "curriculum": lambda _: Curriculum(small_network(2)),
     "curriculum, no iteration": lambda _: Curriculum(small_network(1), iteration=False),
     "brighter": lambda _: Brighter(),
@@ -273,15 +273,15 @@ def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
     objective = objective_of(student)
     problem = Tutor(student, optimizer, teacher, total_steps=4, objective=objective).problem
     phi, view = leaves(dict(teacher.named_parameters())), problem.student
-    lesson = problem.lesson(phi, batch_of(6))
+    prepared = problem.prepare(phi, batch_of(6))
     state = view.state()
     outputs, features, _ = view.evaluate(
-        state.params, state.buffers, lesson.inputs, taps_of(teacher)
+        state.params, state.buffers, prepared.inputs, taps_of(teacher)
     )
-    losses = losses_of(objective, outputs, lesson)
+    losses = losses_of(objective, outputs, prepared)
     seen = Observation(losses, logits_of(outputs), features, Progress(0.5, 1.0, 0.25))
-    weights = problem.weights(phi, lesson, seen, 0).reshape(losses.shape)
-    return (weights * problem.row_losses(phi, lesson, seen, 0)).detach()
+    weights = problem.weights(phi, prepared, seen, 0).reshape(losses.shape)
+    return (weights * problem.row_losses(phi, prepared, seen, 0)).detach()
 
 
 @pytest.mark.parametrize("name", TEACHERS)

@@ -24,9 +24,9 @@ def test_it_does_what_its_policy_does(policy):
     given = batch()
     expected = policy(given.inputs, seed=given.seed, ids=given.ids)
     assert not expected.equal(given.inputs)
-    lesson = FixedAugmentation(policy).prepare(given)
-    assert lesson.inputs.equal(expected)
-    assert lesson.targets.equal(given.targets)
+    prepared = FixedAugmentation(policy).prepare(given)
+    assert prepared.inputs.equal(expected)
+    assert prepared.targets.equal(given.targets)
     m, s = (torch.tensor(v, dtype=torch.float64).view(3, 1, 1) for v in (MEAN, STD))
     normalised = given._replace(inputs=(given.inputs - m) / s)
     found = FixedAugmentation(policy, mean=MEAN, std=STD).prepare(normalised).inputs

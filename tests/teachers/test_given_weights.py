@@ -8,7 +8,7 @@ from torch.optim import SGD
 from tutelage.errors import UsageError
 from tutelage.teachers import GivenWeights
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Progress
+from tutelage.types import Batch, Observation, PreparedBatch, Progress
 
 
 def test_each_example_has_its_own_in_any_batch():
@@ -46,14 +46,14 @@ def seen(count):
 def test_examples_that_no_weight_was_given_for_are_named(strange):
     teacher = GivenWeights(torch.tensor([0, 2]), torch.tensor([0.5, 2.0]))
     ids = torch.tensor([2, *strange, 0])
-    lesson = Lesson(torch.zeros(len(ids), 1), torch.zeros(len(ids)), ids, ids)
+    prepared = PreparedBatch(torch.zeros(len(ids), 1), torch.zeros(len(ids)), ids, ids)
     listed = ", ".join(map(str, sorted(strange)))
     with pytest.raises(UsageError, match=f"with ids {listed}: give one for each"):
-        teacher.weigh(lesson, seen(len(ids)))
+        teacher.weigh(prepared, seen(len(ids)))
 
 
 def test_large_ids_take_no_memory():
     teacher = GivenWeights(torch.tensor([2**62, 7]), torch.tensor([0.5, 2.0]))
     ids = torch.tensor([7, 2**62, 7])
-    lesson = Lesson(torch.zeros(3, 1), torch.zeros(3), ids, ids)
-    assert teacher.weigh(lesson, seen(3)).tolist() == [2.0, 0.5, 2.0]
+    prepared = PreparedBatch(torch.zeros(3, 1), torch.zeros(3), ids, ids)
+    assert teacher.weigh(prepared, seen(3)).tolist() == [2.0, 0.5, 2.0]

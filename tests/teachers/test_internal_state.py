@@ -13,7 +13,7 @@ from tutelage.losses.objectives import cross_entropy, weighted_loss
 from tutelage.teachers import PAPER_SURFACE, SURFACE, InternalState, Plain
 from tutelage.teachers.internal_state import margin
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 PROGRESS = Progress(fraction=0.25, mean_loss=1.5, best_accuracy=0.75)
 
@@ -23,13 +23,13 @@ def student() -> nn.Sequential:
     return nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, C)).double()
 
 
-def shown(module: nn.Module, *taps: str) -> tuple[Lesson, Observation]:
+def shown(module: nn.Module, *taps: str) -> tuple[PreparedBatch, Observation]:
     """The observation of a student at one batch of random examples."""
     batch = next(stream())
     view = StudentView(module, torch.optim.SGD(module.parameters(), lr=0.1))
     logits, features, _ = view.evaluate(view.state().params, {}, batch.inputs, taps)
     losses = cross_entropy(logits, batch.targets)
-    return as_lesson(batch), Observation(losses, logits, features, PROGRESS)
+    return as_prepared(batch), Observation(losses, logits, features, PROGRESS)
 
 
 def drawn(teacher: InternalState) -> InternalState:
@@ -49,9 +49,9 @@ def margin_by_hand(row: Tensor, label: int) -> float:
     return p[label] - max(v for c, v in enumerate(p) if c != label)
 
 
-def columns_by_hand(lesson: Lesson, seen: Observation, row: int) -> list[float]:
+def columns_by_hand(prepared: PreparedBatch, seen: Observation, row: int) -> list[float]:
     """The paper's I0, M0 and M1 for one example, concatenated in that order."""
-    label = int(lesson.targets[row])
+    label = int(prepared.targets[row])
     internal = [float(v) for v in seen.features["1"][row]]
     one_hot = [float(c == label) for c in range(C)]
     guess = max(range(C), key=lambda c: float(seen.logits[row, c]))
@@ -76,9 +76,9 @@ def test_the_margin_of_a_sequence_is_the_mean_over_its_tokens() -> None:
         student(), classes=C, label=False, surface=("margin",), level="free"
     ).double()
     nn.init.constant_(next(teacher.parameters()), 1.0)
-    lesson = as_lesson(Batch(torch.zeros(2, 3), labels, torch.arange(2)))
+    prepared = as_prepared(Batch(torch.zeros(2, 3), labels, torch.arange(2)))
     seen = Observation(torch.zeros(2, dtype=torch.float64), logits, {}, PROGRESS)
-    for row, weight in enumerate(teacher.weigh(lesson, seen).tolist()):
+    for row, weight in enumerate(teacher.weigh(prepared, seen).tolist()):
         pairs = zip(logits[row], labels[row].tolist(), strict=True)
         by_token = [margin_by_hand(token, y) for token, y in pairs if y >= 0]
         want = 1 / (1 + math.exp(-sum(by_token) / len(by_token)))
@@ -86,12 +86,12 @@ def test_the_margin_of_a_sequence_is_the_mean_over_its_tokens() -> None:
 
 
 def test_a_sequence_has_no_label_to_show() -> None:
-    lesson = as_lesson(Batch(torch.zeros(2, 3), torch.zeros(2, 3).long(), torch.arange(2)))
+    prepared = as_prepared(Batch(torch.zeros(2, 3), torch.zeros(2, 3).long(), torch.arange(2)))
     seen = Observation(torch.zeros(2), torch.zeros(2, 3, C), {}, PROGRESS)
     for label, surface in ((True, ()), (False, ("prediction",))):
         teacher = InternalState(student(), classes=C, label=label, surface=surface)
         with pytest.raises(UsageError, match="sequence has no one label"):
-            teacher.weigh(lesson, seen)
+            teacher.weigh(prepared, seen)
 
 
 def test_the_margin_of_a_sure_student_is_one_or_minus_one() -> None:
@@ -104,11 +104,11 @@ def test_the_linear_teacher_computes_the_papers_formula() -> None:
     teacher = drawn(
         InternalState(module, classes=C, tap="1", surface=PAPER_SURFACE, level="free")
     )
-    lesson, seen = shown(module, "1")
+    prepared, seen = shown(module, "1")
     (layer,) = teacher.net
     assert isinstance(layer, nn.Linear)
-    for row, weight in enumerate(teacher.weigh(lesson, seen).tolist()):
-        terms = zip(layer.weight[0].tolist(), columns_by_hand(lesson, seen, row), strict=True)
+    for row, weight in enumerate(teacher.weigh(prepared, seen).tolist()):
+        terms = zip(layer.weight[0].tolist(), columns_by_hand(prepared, seen, row), strict=True)
         z = sum(w * x for w, x in terms) + layer.bias.item()
         assert weight == pytest.approx(1 / (1 + math.exp(-z)), rel=1e-12)
 
@@ -130,12 +130,12 @@ def test_a_hidden_layer_is_as_wide_as_the_input_and_ends_in_relu(hidden_layers) 
     linear = [layer for layer in teacher.net if isinstance(layer, nn.Linear)]
     shapes = [(layer.in_features, layer.out_features) for layer in linear]
     assert shapes == [(size, size)] * hidden_layers + [(size, 1)]
-    lesson, seen = shown(module, "1")
-    x = torch.tensor([columns_by_hand(lesson, seen, row) for row in range(B)]).double()
+    prepared, seen = shown(module, "1")
+    x = torch.tensor([columns_by_hand(prepared, seen, row) for row in range(B)]).double()
     for layer in linear[:-1]:
         x = (x @ layer.weight.T + layer.bias).clamp(min=0)
     want = torch.sigmoid(x @ linear[-1].weight.T + linear[-1].bias)[:, 0]
-    torch.testing.assert_close(teacher.weigh(lesson, seen), want)
+    torch.testing.assert_close(teacher.weigh(prepared, seen), want)
 
 
 def test_a_given_width_is_the_width_of_every_hidden_layer() -> None:
@@ -149,10 +149,10 @@ def test_the_start_is_exactly_the_untaught_student(hidden_layers) -> None:
     settings = {"classes": C, "tap": "1", "surface": tuple(SURFACE)}
     module = student()
     teacher = InternalState(module, hidden_layers=hidden_layers, **settings).double()
-    lesson, seen = shown(module, "1")
-    weights = teacher.weigh(lesson, seen)
+    prepared, seen = shown(module, "1")
+    weights = teacher.weigh(prepared, seen)
     assert torch.equal(weights, torch.full((B,), 0.5, dtype=torch.float64))
-    taught = weighted_loss(seen.losses, weights, lesson.group, "mean")
+    taught = weighted_loss(seen.losses, weights, prepared.group, "mean")
     assert torch.equal(taught, seen.losses.mean())
 
 
@@ -172,11 +172,11 @@ def test_the_start_trains_the_student_bit_for_bit_as_no_teacher_does() -> None:
 def test_rescaled_weights_sum_to_one_over_the_batch() -> None:
     module = student()
     teacher = drawn(InternalState(module, classes=C, tap="1", surface=("loss",)))
-    lesson, seen = shown(module, "1")
-    weights = teacher.weigh(lesson, seen)
+    prepared, seen = shown(module, "1")
+    weights = teacher.weigh(prepared, seen)
     assert weights.std() > 0.01
     losses = seen.losses.detach().requires_grad_()
-    loss = weighted_loss(losses, weights, lesson.group, teacher.normalise)
+    loss = weighted_loss(losses, weights, prepared.group, teacher.normalise)
     (shares,) = torch.autograd.grad(loss, losses)
     torch.testing.assert_close(shares, weights / weights.sum())
     assert shares.sum().item() == pytest.approx(1.0, rel=1e-14)
@@ -204,7 +204,7 @@ def test_the_input_holds_what_was_asked_for(settings, size) -> None:
 
 def test_the_surface_facts_keep_the_order_in_which_they_were_asked_for() -> None:
     module = student()
-    lesson, seen = shown(module)
+    prepared, seen = shown(module)
     for surface in (("loss", "progress"), ("progress", "loss")):
         teacher = InternalState(
             module, classes=C, label=False, surface=surface, level="free"
@@ -213,7 +213,7 @@ def test_the_surface_facts_keep_the_order_in_which_they_were_asked_for() -> None
         assert isinstance(layer, nn.Linear)
         nn.init.zeros_(layer.weight)
         layer.weight.data[0, surface.index("loss")] = 1
-        torch.testing.assert_close(teacher.weigh(lesson, seen), seen.losses.sigmoid())
+        torch.testing.assert_close(teacher.weigh(prepared, seen), seen.losses.sigmoid())
 
 
 @pytest.mark.parametrize(
@@ -233,11 +233,11 @@ def test_only_facts_about_progress_make_it_use_progress(surface, uses) -> None:
 def test_soft_labels_stand_in_for_the_one_hot_label() -> None:
     module = student()
     teacher = drawn(InternalState(module, classes=C, tap="1", surface=("margin", "loss")))
-    lesson, seen = shown(module, "1")
-    hard = nn.functional.one_hot(lesson.targets, C).double()
-    want = teacher.weigh(lesson, seen)
-    torch.testing.assert_close(teacher.weigh(lesson._replace(targets=hard), seen), want)
-    half = teacher.weigh(lesson._replace(targets=0.9 * hard + 0.1 / C), seen)
+    prepared, seen = shown(module, "1")
+    hard = nn.functional.one_hot(prepared.targets, C).double()
+    want = teacher.weigh(prepared, seen)
+    torch.testing.assert_close(teacher.weigh(prepared._replace(targets=hard), seen), want)
+    half = teacher.weigh(prepared._replace(targets=0.9 * hard + 0.1 / C), seen)
     assert half.isfinite().all()
     assert not torch.allclose(half, want)
 
@@ -245,19 +245,19 @@ def test_soft_labels_stand_in_for_the_one_hot_label() -> None:
 def test_the_columns_of_soft_labels_are_the_soft_labels() -> None:
     module = student()
     teacher = drawn(InternalState(module, classes=C, level="free"))
-    lesson, seen = shown(module)
+    prepared, seen = shown(module)
     soft = torch.rand(B, C, generator=torch.Generator().manual_seed(2)).double()
     (layer,) = teacher.net
-    got = teacher.weigh(lesson._replace(targets=soft), seen)
+    got = teacher.weigh(prepared._replace(targets=soft), seen)
     torch.testing.assert_close(got, layer(soft).sigmoid().squeeze(1))
 
 
 def test_labels_that_are_not_looked_at_may_be_of_any_kind() -> None:
     module = student()
     teacher = InternalState(module, classes=C, tap="1", label=False).double()
-    lesson, seen = shown(module, "1")
+    prepared, seen = shown(module, "1")
     heights = torch.rand(B, dtype=torch.float64)
-    assert teacher.weigh(lesson._replace(targets=heights), seen).shape == (B,)
+    assert teacher.weigh(prepared._replace(targets=heights), seen).shape == (B,)
 
 
 def test_an_unknown_surface_fact_is_refused_with_the_nearest_and_all_there_are() -> None:
@@ -332,18 +332,22 @@ def test_a_tap_of_another_width_than_its_teacher_takes_asks_for_the_width() -> N
         first_step(module, InternalState(module, classes=C, tap="conv"))
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_only_a_deep_teacher_leaves_a_path_from_its_weights_into_the_student(deep) -> None:
+@pytest.mark.parametrize("attached", [False, True])
+def test_only_an_attached_teacher_leaves_a_path_from_weights_into_the_student(
+    attached,
+) -> None:
     module = student()
-    teacher = drawn(InternalState(module, classes=C, tap="1", surface=("margin",), deep=deep))
+    teacher = drawn(
+        InternalState(module, classes=C, tap="1", surface=("margin",), attached=attached)
+    )
     tutor = Tutor(module, torch.optim.SGD(module.parameters(), lr=0.1), teacher)
     view, batch = tutor.problem.student, next(stream())
     theta = {k: p.requires_grad_() for k, p in view.snapshot().params.items()}
     logits, features, _ = view.evaluate(theta, {}, batch.inputs, ("1",))
     seen = Observation(cross_entropy(logits, batch.targets), logits, features, Progress())
     fixed = {k: p.detach() for k, p in teacher.named_parameters()}
-    weights = tutor.problem.weights(fixed, as_lesson(batch), seen, 0)
-    assert weights.requires_grad is deep
+    weights = tutor.problem.weights(fixed, as_prepared(batch), seen, 0)
+    assert weights.requires_grad is attached
 
 
 def test_a_batch_of_one_gets_a_weight() -> None:

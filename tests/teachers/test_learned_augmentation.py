@@ -18,7 +18,7 @@ from tutelage.signals.products import Alignment
 from tutelage.teachers import LearnedAugmentation
 from tutelage.teachers.learned_augmentation import KEPT_ROWS
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 
 OPERATIONS, LEVELS, MOST = ("invert", "brightness", "flip_lr"), 2, 2
 
@@ -249,8 +249,8 @@ def test_an_image_gets_the_same_whatever_else_is_in_the_batch():
 
 @pytest.mark.parametrize("steps", [0, 1, 5, KEPT_ROWS, KEPT_ROWS + 1, 300, 1000])
 def test_the_past_is_kept_evenly_however_long_it_is(steps):
-    teacher, lesson = tiny(), as_lesson(batch(2))
-    seen = lesson, Observation(torch.zeros(2), torch.zeros(2, 3), {}, Progress())
+    teacher, prepared = tiny(), as_prepared(batch(2))
+    seen = prepared, Observation(torch.zeros(2), torch.zeros(2, 3), {}, Progress())
     for step in range(steps):
         with torch.no_grad():
             teacher.keep.fill_(log((step + 1) / (2000 - step)))

@@ -8,7 +8,7 @@ from tests.cases import C, D, stream
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy, weighted_loss
 from tutelage.teachers import InternalState
-from tutelage.types import Observation, Progress, as_lesson
+from tutelage.types import Observation, Progress, as_prepared
 
 
 def student() -> nn.Module:
@@ -29,30 +29,30 @@ def teacher(level: str) -> InternalState:
 def shown() -> tuple:
     batch = next(stream())
     logits = student()(batch.inputs).detach()
-    return as_lesson(batch), Observation(
+    return as_prepared(batch), Observation(
         cross_entropy(logits, batch.targets), logits, {}, Progress()
     )
 
 
 def test_centred_weights_are_those_of_logits_less_their_mean() -> None:
-    lesson, seen = shown()
+    prepared, seen = shown()
     free, centred = teacher("free"), teacher("centred")
     centred.load_state_dict(free.state_dict(), strict=False)
-    free, centred = free.weigh(lesson, seen).logit(), centred.weigh(lesson, seen)
+    free, centred = free.weigh(prepared, seen).logit(), centred.weigh(prepared, seen)
     torch.testing.assert_close(centred, (free - free.mean()).sigmoid())
 
 
 @pytest.mark.parametrize("by", [3.0, -20.0])
 def test_a_shift_of_all_logits_leaves_centred_weights_where_they_were(by) -> None:
-    lesson, seen = shown()
+    prepared, seen = shown()
     later = seen._replace(progress=Progress(fraction=by))  # linear: it shifts all alike
     centred, free = teacher("centred"), teacher("free")
-    torch.testing.assert_close(centred.weigh(lesson, later), centred.weigh(lesson, seen))
-    assert (free.weigh(lesson, later) - free.weigh(lesson, seen)).abs().max() > 0.1
+    torch.testing.assert_close(centred.weigh(prepared, later), centred.weigh(prepared, seen))
+    assert (free.weigh(prepared, later) - free.weigh(prepared, seen)).abs().max() > 0.1
 
 
 def test_the_gradient_of_a_teacher_that_drifted_vanishes_only_where_it_is_free() -> None:
-    lesson, seen = shown()
+    prepared, seen = shown()
     sizes = {}
     for level in ("centred", "free"):
         made = teacher(level)
@@ -60,8 +60,8 @@ def test_the_gradient_of_a_teacher_that_drifted_vanishes_only_where_it_is_free()
         with torch.no_grad():
             weight[:, made.columns()["progress"]] = 1.0
         drifted = seen._replace(progress=Progress(fraction=20.0))
-        weights = made.weigh(lesson, drifted)
-        weighted_loss(seen.losses, weights, lesson.group, "mean").backward()
+        weights = made.weigh(prepared, drifted)
+        weighted_loss(seen.losses, weights, prepared.group, "mean").backward()
         assert weight.grad is not None
         sizes[level] = float(weight.grad[:, made.columns()["loss"]].norm())
     assert sizes["free"] < 1e-6 < 1e-3 < sizes["centred"]

@@ -8,11 +8,11 @@ from tests.cases import B, stream
 from tutelage.losses.objectives import weighted_loss
 from tutelage.teacher import normalise_of
 from tutelage.teachers import LossWeigher
-from tutelage.types import Lesson, Observation, Progress, as_lesson
+from tutelage.types import Observation, PreparedBatch, Progress, as_prepared
 
 
-def shown(losses: torch.Tensor) -> tuple[Lesson, Observation]:
-    return as_lesson(next(stream())), Observation(
+def shown(losses: torch.Tensor) -> tuple[PreparedBatch, Observation]:
+    return as_prepared(next(stream())), Observation(
         losses, torch.zeros(len(losses), 1), {}, Progress()
     )
 
@@ -41,8 +41,8 @@ def test_weights_are_the_sigmoid_of_the_network_of_each_loss_alone() -> None:
 def test_equal_losses_get_equal_weights_and_so_train_as_no_teacher_does() -> None:
     torch.manual_seed(0)
     teacher = LossWeigher().double()
-    lesson, seen = shown(torch.full((B,), 2.0, dtype=torch.float64))
-    loss = weighted_loss(seen.losses, teacher.weigh(lesson, seen), lesson.group, "mean")
+    prepared, seen = shown(torch.full((B,), 2.0, dtype=torch.float64))
+    loss = weighted_loss(seen.losses, teacher.weigh(prepared, seen), prepared.group, "mean")
     assert loss.item() == pytest.approx(2.0, rel=1e-14)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from tutelage.commentaries import load_commentary, read_card, save_commentary
 from tutelage.errors import UsageError
 from tutelage.teachers import InternalState, MarginLoss
-from tutelage.types import Lesson, Observation, Progress
+from tutelage.types import Observation, PreparedBatch, Progress
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.train.arms import TAUGHT
 from tutelage_cli.train.settings import TrainSettings
@@ -24,22 +24,25 @@ def drawn(teacher: MarginLoss) -> MarginLoss:
     return teacher.double()
 
 
-def shown() -> tuple[Lesson, Observation]:
+def shown() -> tuple[PreparedBatch, Observation]:
     logits = torch.tensor([[2.0, 0.5, -1.0], [0.1, 0.2, 0.3], [-1.0, 4.0, 0.0]]).double()
     targets, rows = torch.tensor([0, 0, 2]), torch.arange(3)
     losses = nn.functional.cross_entropy(logits, targets, reduction="none")
-    lesson = Lesson(logits, targets, rows, rows)
-    return lesson, Observation(losses, logits, {}, Progress())
+    prepared = PreparedBatch(logits, targets, rows, rows)
+    return prepared, Observation(losses, logits, {}, Progress())
 
 
 @pytest.mark.parametrize("level", ["free", "centred"])
 def test_weights_are_those_of_an_mlp_of_margin_and_loss(level) -> None:
-    teacher, (lesson, observation) = drawn(MarginLoss(nn.Linear(2, C), C, level=level)), shown()
+    teacher, (prepared, observation) = (
+        drawn(MarginLoss(nn.Linear(2, C), C, level=level)),
+        shown(),
+    )
     first, _, last = teacher.net
     assert isinstance(first, nn.Linear)
     assert isinstance(last, nn.Linear)
     z = []
-    for y, logits in zip(lesson.targets.tolist(), observation.logits, strict=True):
+    for y, logits in zip(prepared.targets.tolist(), observation.logits, strict=True):
         p = [float(x) for x in logits.exp() / logits.exp().sum()]
         margin = p[y] - max(p[c] for c in range(C) if c != y)
         facts = torch.tensor([margin, -torch.tensor(p[y]).double().log()]).double()
@@ -47,7 +50,7 @@ def test_weights_are_those_of_an_mlp_of_margin_and_loss(level) -> None:
         z.append(last.weight @ (first.weight @ facts + first.bias).clamp(min=0) + bias)
     found = torch.cat(z) - (torch.cat(z).mean() if level == "centred" else 0)
     expected = 1 / (1 + (-found).exp())
-    torch.testing.assert_close(teacher.weigh(lesson, observation), expected)
+    torch.testing.assert_close(teacher.weigh(prepared, observation), expected)
 
 
 def test_every_example_first_counts_the_same() -> None:

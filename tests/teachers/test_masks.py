@@ -17,7 +17,7 @@ from tutelage.teachers import AttentionMask, LossWeigher, Permuted, Plain, Rando
 from tutelage.teachers.attention_mask import expected_place, gaussian
 from tutelage.teachers.hook_calls import prepare, weigh
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 H, W, C = 5, 6, 3
 
@@ -57,7 +57,7 @@ def batch(seed: int, size: int = 5) -> Batch:
     return Batch(x, y, torch.arange(size) + 7, seed)
 
 
-def lesson_of(teacher: nn.Module, seen: Batch) -> Lesson:
+def prepared_of(teacher: nn.Module, seen: Batch) -> PreparedBatch:
     with replay_context(seen, seen.seed):
         return prepare(teacher, {}, seen)
 
@@ -83,11 +83,11 @@ def test_a_single_high_logit_is_where_the_mask_has_its_peak_of_one() -> None:
 
 def test_the_background_is_added_and_all_channels_are_masked_alike() -> None:
     images = torch.rand(2, 3, H, W)
-    lesson = AttentionMask(Given(torch.zeros(1, 1, H, W)), sigma=15.0, background=0.2).prepare(
-        Batch(images, torch.zeros(2).long(), torch.arange(2))
-    )
+    prepared = AttentionMask(
+        Given(torch.zeros(1, 1, H, W)), sigma=15.0, background=0.2
+    ).prepare(Batch(images, torch.zeros(2).long(), torch.arange(2)))
     spot = gaussian(torch.tensor([[2.0, 2.5]] * 2), H, W, 15.0)
-    torch.testing.assert_close(lesson.inputs, images * (spot + 0.2))
+    torch.testing.assert_close(prepared.inputs, images * (spot + 0.2))
 
 
 def test_the_papers_mask_on_small_images_is_very_wide() -> None:
@@ -167,11 +167,11 @@ def slope_at(teacher: nn.Module, seen: Batch, held_out: Batch) -> dict[str, Tens
     module = student()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.3, momentum=0.5)
     nn.functional.cross_entropy(
-        module(lesson_of(teacher, seen).inputs), seen.targets
+        module(prepared_of(teacher, seen).inputs), seen.targets
     ).backward()
     optimizer.step()
     loss = nn.functional.cross_entropy(
-        module(lesson_of(teacher, held_out).inputs), held_out.targets
+        module(prepared_of(teacher, held_out).inputs), held_out.targets
     )
     own = dict(teacher.named_parameters())
     return dict(zip(own, torch.autograd.grad(loss, list(own.values())), strict=True))
@@ -201,21 +201,21 @@ def test_random_masks_are_drawn_for_each_image_of_each_batch_over_the_whole_imag
     teacher = RandomMask(sigma=0.5)
     assert acts_at_test(teacher)
     assert acts_at_test(Together(teacher, LossWeigher()))
-    masks = lesson_of(teacher, ones).inputs
-    assert torch.equal(masks, lesson_of(teacher, ones).inputs)
-    assert not torch.equal(masks, lesson_of(teacher, ones._replace(seed=2)).inputs)
+    masks = prepared_of(teacher, ones).inputs
+    assert torch.equal(masks, prepared_of(teacher, ones).inputs)
+    assert not torch.equal(masks, prepared_of(teacher, ones._replace(seed=2)).inputs)
     peaks = masks.flatten(1).argmax(1)
     assert peaks.bincount(minlength=81).min() > 5  # of about 25
     assert (masks.amax((1, 2, 3)) > 0).all()
     assert masks.max() <= 1
-    dim = lesson_of(RandomMask(sigma=0.5, background=0.3), ones).inputs
+    dim = prepared_of(RandomMask(sigma=0.5, background=0.3), ones).inputs
     torch.testing.assert_close(dim, masks + 0.3)
 
 
 def test_permuted_masks_are_the_same_masks_on_other_images() -> None:
     seen = batch(1, 7)
     teacher = attention()
-    right, wrong = teacher.mask(seen.inputs), lesson_of(Permuted(teacher), seen).inputs
+    right, wrong = teacher.mask(seen.inputs), prepared_of(Permuted(teacher), seen).inputs
     masks = wrong / seen.inputs
     assert not torch.equal(masks, right)
     together = torch.cdist(masks.flatten(1), right.flatten(1)) < 1e-9
@@ -228,7 +228,7 @@ def weights_of(teacher: nn.Module, seen: Batch) -> Tensor:
     losses = torch.arange(1.0, len(seen.ids) + 1, dtype=torch.float64)
     with replay_context(seen, seen.seed):
         observed = Observation(losses, losses.unsqueeze(1), {}, Progress())
-        return weigh(teacher, {}, as_lesson(seen), observed).detach()
+        return weigh(teacher, {}, as_prepared(seen), observed).detach()
 
 
 def test_permuted_weights_are_the_same_weights_on_other_examples() -> None:
@@ -237,7 +237,7 @@ def test_permuted_weights_are_the_same_weights_on_other_examples() -> None:
     right, wrong = weights_of(teacher, seen), weights_of(Permuted(teacher), seen)
     assert not torch.equal(wrong, right)
     assert torch.equal(wrong.sort().values, right.sort().values)
-    assert lesson_of(Permuted(teacher), seen).inputs is seen.inputs
+    assert prepared_of(Permuted(teacher), seen).inputs is seen.inputs
     assert not acts_at_test(Permuted(teacher))
 
 

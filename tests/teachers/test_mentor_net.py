@@ -18,7 +18,7 @@ from tutelage.signals import Lookahead, Replayed, Reversible, Signal, Unrolled
 from tutelage.teachers import MentorNetDD, MentorNetPD
 from tutelage.teachers.loss_percentile import LossPercentile
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 
 
 def seen(losses: Tensor, fraction: float) -> Observation:
@@ -37,7 +37,7 @@ def test_the_level_is_a_moving_average_of_the_nearest_percentile(percentile) -> 
         now = np.percentile(losses.numpy(), 100 * percentile, method="nearest")
         want = 0.5 * want + 0.5 * now
         assert average(losses).item() == pytest.approx(want, rel=1e-12)
-        level = average.remember(as_lesson(next(stream())), seen(losses, 0.0))["level"]
+        level = average.remember(as_prepared(next(stream())), seen(losses, 0.0))["level"]
         average.level.copy_(level)
     assert average.level.item() == pytest.approx(want, rel=1e-12)
 
@@ -46,7 +46,7 @@ def test_a_batch_without_a_row_leaves_the_level_as_it_is() -> None:
     average = LossPercentile(percentile=0.7, decay=0.5).double()
     average.level.fill_(0.4)
     nothing = empty_like(next(stream()))
-    level = average.remember(as_lesson(nothing), seen(some(0)[:0], 0.0))["level"]
+    level = average.remember(as_prepared(nothing), seen(some(0)[:0], 0.0))["level"]
     assert level.item() == 0.4
 
 
@@ -55,7 +55,7 @@ def test_the_predefined_weights_are_their_closed_form(width) -> None:
     teacher, losses = MentorNetPD(width=width, percentile=0.5).double(), some(1)
     teacher.average.level.fill_(0.4)
     level = 0.5 * 0.4 + 0.5 * np.percentile(losses.numpy(), 50, method="nearest")
-    got = teacher.weigh(as_lesson(next(stream())), seen(losses, 0.2))
+    got = teacher.weigh(as_prepared(next(stream())), seen(losses, 0.2))
     for weight, loss in zip(got.tolist(), losses.tolist(), strict=True):
         soft = min(max(1 - (loss - level) / width, 0), 1) if width else float(loss <= level)
         assert weight == pytest.approx(soft, abs=1e-12)
@@ -67,7 +67,7 @@ def test_a_random_half_counts_in_the_burn_in(teacher) -> None:
     drawn = set()
     for seed in range(10):
         torch.manual_seed(seed)
-        weights = teacher.weigh(as_lesson(next(stream())), seen(some(seed).float(), 0.19))
+        weights = teacher.weigh(as_prepared(next(stream())), seen(some(seed).float(), 0.19))
         assert sorted(weights.tolist()) == [0, 0, 0, 1, 1, 1]
         drawn.add(tuple(weights.tolist()))
     assert len(drawn) > 5
@@ -92,15 +92,15 @@ def test_the_learned_weights_are_an_lstm_an_embedding_and_a_layer_of_20() -> Non
     labels = teacher.labels.weight[batch.targets]
     features = torch.cat([labels, teacher.epochs[37].expand(B, -1), cells[0], cells[1]], 1)
     want = teacher.net(features).sigmoid().squeeze(1)
-    got = teacher.weigh(as_lesson(batch), seen(losses, 0.375))
+    got = teacher.weigh(as_prepared(batch), seen(losses, 0.375))
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
     assert [tuple(p.shape) for p in teacher.net.parameters()] == [(20, 9), (20,), (1, 20), (1,)]
 
 
 def test_the_last_epoch_is_the_hundredth() -> None:
-    teacher, lesson = MentorNetDD(C), as_lesson(next(stream()))
-    at_end = teacher.weigh(lesson, seen(some(0).float(), 0.99))
-    assert torch.equal(teacher.weigh(lesson, seen(some(0).float(), 1.7)), at_end)
+    teacher, prepared = MentorNetDD(C), as_prepared(next(stream()))
+    at_end = teacher.weigh(prepared, seen(some(0).float(), 0.99))
+    assert torch.equal(teacher.weigh(prepared, seen(some(0).float(), 1.7)), at_end)
 
 
 def fresh(seed: int = 3) -> MentorNetDD:
@@ -127,7 +127,7 @@ def by_hand(teacher: MentorNetDD, taught: list[Batch], held_out: Batch) -> dict[
         logits = functional_call(student, theta, (batch.inputs,))
         losses = cross_entropy(logits, batch.targets, reduction="none")
         teacher.average.level.copy_(level)
-        weights = teacher.weigh(as_lesson(batch), seen(losses.detach(), place / 10))
+        weights = teacher.weigh(as_prepared(batch), seen(losses.detach(), place / 10))
         level = teacher.average(losses.detach())
         loss = (weights * losses).mean()
         grads = torch.autograd.grad(loss, list(theta.values()), create_graph=True)
@@ -179,10 +179,10 @@ def test_asking_for_weights_leaves_the_level_alone() -> None:
     tutor.step(batches(1)[0])
     level = teacher.average.level.clone()
     observation = seen(some(0), 0.5)._replace(progress=tutor.progress)
-    lesson = as_lesson(batches(1)[0])
-    with replay_context(lesson, 0):
-        one = tutor.problem.weights({}, lesson, observation, 0)
-    assert torch.equal(one, tutor.problem.weights({}, lesson, observation, 0))
+    prepared = as_prepared(batches(1)[0])
+    with replay_context(prepared, 0):
+        one = tutor.problem.weights({}, prepared, observation, 0)
+    assert torch.equal(one, tutor.problem.weights({}, prepared, observation, 0))
     assert torch.equal(teacher.average.level, level)
 
 

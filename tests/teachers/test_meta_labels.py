@@ -13,7 +13,7 @@ from tutelage.errors import UsageError
 from tutelage.signals import Lookahead, Reversible, Signal, Unrolled
 from tutelage.teachers import MetaLabelCorrection, MetaSoftLabelCorrector
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 D, H, C, N = 5, 4, 3, 8
 Z = torch.randn(N, C, generator=torch.Generator().manual_seed(4), dtype=torch.float64).softmax(
@@ -50,17 +50,17 @@ TEACHERS: dict[str, Callable[[], MetaLabelCorrection | MetaSoftLabelCorrector]] 
 }
 
 
-def shown() -> tuple[Lesson, Observation]:
+def shown() -> tuple[PreparedBatch, Observation]:
     taken, net = batch(2), student()
     hidden = net[:2](taken.inputs)  # pyright: ignore[reportIndexIssue] - a Sequential
     logits = net[2](hidden)  # pyright: ignore[reportIndexIssue, reportCallIssue]
-    return as_lesson(taken), Observation(logits[:, 0], logits, {"1": hidden}, Progress())
+    return as_prepared(taken), Observation(logits[:, 0], logits, {"1": hidden}, Progress())
 
 
 def test_meta_label_correction_is_its_formula_for_every_example():
-    teacher, (lesson, seen) = correction(), shown()
-    got = teacher.row_losses(lesson, seen)
-    for row, label in enumerate(lesson.targets.tolist()):
+    teacher, (prepared, seen) = correction(), shown()
+    got = teacher.row_losses(prepared, seen)
+    for row, label in enumerate(prepared.targets.tolist()):
         told = torch.cat([seen.features["1"][row], teacher.labels.weight[:, label]])
         target = teacher.net(told).softmax(0)
         want = -(target * seen.logits[row].softmax(0).log()).sum()
@@ -68,10 +68,10 @@ def test_meta_label_correction_is_its_formula_for_every_example():
 
 
 def test_the_meta_soft_label_corrector_is_its_formula_for_every_example():
-    teacher, (lesson, seen) = corrector(), shown()
-    got = teacher.row_losses(lesson, seen)
-    for row, label in enumerate(lesson.targets.tolist()):
-        p, z = seen.logits[row].softmax(0), Z[lesson.ids[row]]
+    teacher, (prepared, seen) = corrector(), shown()
+    got = teacher.row_losses(prepared, seen)
+    for row, label in enumerate(prepared.targets.tolist()):
+        p, z = seen.logits[row].softmax(0), Z[prepared.ids[row]]
         y = F.one_hot(torch.tensor(label), C).double()
         alpha = teacher.by_given(-(y * p.log()).sum().reshape(1)).sigmoid()
         beta = teacher.by_previous(-(z * p.log()).sum().reshape(1)).sigmoid()
@@ -81,10 +81,10 @@ def test_the_meta_soft_label_corrector_is_its_formula_for_every_example():
 
 @pytest.mark.parametrize("name", TEACHERS)
 def test_the_targets_are_distributions_through_which_no_gradient_reaches_the_student(name):
-    teacher, (lesson, seen) = TEACHERS[name](), shown()
-    found = teacher.corrected(lesson, seen)
+    teacher, (prepared, seen) = TEACHERS[name](), shown()
+    found = teacher.corrected(prepared, seen)
     torch.testing.assert_close(found.sum(1), torch.ones(6, dtype=torch.float64))
-    (by_logits,) = torch.autograd.grad(teacher.row_losses(lesson, seen).sum(), seen.logits)
+    (by_logits,) = torch.autograd.grad(teacher.row_losses(prepared, seen).sum(), seen.logits)
     torch.testing.assert_close(by_logits, seen.logits.softmax(1) - found)
 
 
@@ -100,7 +100,7 @@ def test_targets_of_a_step_are_those_that_the_next_one_starts_from():
     before, taken = teacher.previous.clone(), batch(3)
     logits = net(taken.inputs)
     seen = Observation(logits[:, 0], logits, {}, Progress())
-    wanted = teacher.corrected(as_lesson(taken), seen).detach()
+    wanted = teacher.corrected(as_prepared(taken), seen).detach()
     tutor.step(taken)
     torch.testing.assert_close(teacher.previous[taken.ids], wanted)
     untouched = ~torch.isin(torch.arange(N), taken.ids)
@@ -143,17 +143,17 @@ def test_what_does_not_fit_is_refused():
         MetaSoftLabelCorrector(torch.tensor([-1]), p)
     with pytest.raises(UsageError, match=r"gives 4 features at tap '1', but tap_width is 7"):
         MetaLabelCorrection(student(), classes=C, tap="1", tap_width=7)
-    teacher, (lesson, seen) = corrector(), shown()
+    teacher, (prepared, seen) = corrector(), shown()
     with pytest.raises(UsageError, match="no earlier target is there for the ids 99"):
         teacher.row_losses(
-            lesson._replace(ids=lesson.ids.where(lesson.ids != lesson.ids[2], 99)), seen
+            prepared._replace(ids=prepared.ids.where(prepared.ids != prepared.ids[2], 99)), seen
         )
 
 
 def test_more_classes_than_it_was_made_for_are_refused():
-    lesson, seen = shown()
-    wrong: Tensor = lesson.targets.clone()
+    prepared, seen = shown()
+    wrong: Tensor = prepared.targets.clone()
     wrong[1] = C
     for made in TEACHERS.values():
         with pytest.raises(UsageError, match=rf"label {C}"):
-            made().row_losses(lesson._replace(targets=wrong), seen)
+            made().row_losses(prepared._replace(targets=wrong), seen)

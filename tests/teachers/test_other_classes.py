@@ -8,7 +8,7 @@ from tests.cases import D
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
 from tutelage.teachers import InternalState, for_other_classes
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 SURFACE = ("prediction", "margin", "loss")
 
@@ -28,14 +28,14 @@ def learnt(hidden_layers: int = 0) -> InternalState:
     return made
 
 
-def shown(classes: int) -> tuple[Lesson, Observation]:
+def shown(classes: int) -> tuple[PreparedBatch, Observation]:
     torch.manual_seed(2)
     batch = Batch(torch.randn(8, D).double(), torch.arange(8) % classes, torch.arange(8))
     module = student(classes)
     hidden = module[1](module[0](batch.inputs)).detach()
     logits = module[2](hidden).detach()
     losses = cross_entropy(logits, batch.targets)
-    return as_lesson(batch), Observation(losses, logits, {"1": hidden}, Progress())
+    return as_prepared(batch), Observation(losses, logits, {"1": hidden}, Progress())
 
 
 def test_other_classes_than_it_was_made_for_are_refused_with_the_way_out() -> None:
@@ -47,17 +47,17 @@ def test_other_classes_than_it_was_made_for_are_refused_with_the_way_out() -> No
 def test_all_but_the_weights_of_classes_is_kept(hidden_layers) -> None:
     before = learnt(hidden_layers)
     after = for_other_classes(before, student(7), 7)
-    lesson, seen = shown(7)
+    prepared, seen = shown(7)
     first, kept = before.net[0], before.columns()
     assert isinstance(first, nn.Linear)
     bias = 0 if first.bias is None else first.bias
     p = seen.logits.softmax(1)
-    one_hot = nn.functional.one_hot(lesson.targets, 7)
+    one_hot = nn.functional.one_hot(prepared.targets, 7)
     margin = (p * one_hot).sum(1) - (p - 2 * one_hot).amax(1)
     known = {"tap": seen.features["1"], "margin": margin[:, None], "loss": seen.losses[:, None]}
     z = sum(x @ first.weight[:, kept[name]].T for name, x in known.items()) + bias
     z = before.net[1:](z).squeeze(1)
-    torch.testing.assert_close(after.weigh(lesson, seen), z.sigmoid())
+    torch.testing.assert_close(after.weigh(prepared, seen), z.sigmoid())
 
 
 def test_the_same_number_of_classes_loses_them_too_and_the_first_teacher_stays() -> None:
@@ -74,6 +74,6 @@ def test_the_same_number_of_classes_loses_them_too_and_the_first_teacher_stays()
 def test_a_teacher_that_knows_no_classes_is_left_as_it_is() -> None:
     before = InternalState(student(3), classes=3, tap="1", label=False).double()
     nn.init.normal_(next(before.parameters()))
-    lesson, seen = shown(7)
+    prepared, seen = shown(7)
     after = for_other_classes(before, student(7), 7)
-    torch.testing.assert_close(after.weigh(lesson, seen), before.weigh(lesson, seen))
+    torch.testing.assert_close(after.weigh(prepared, seen), before.weigh(prepared, seen))

@@ -41,13 +41,13 @@ def test_it_starts_at_the_closed_form_whatever_the_example(transitions):
     ids = torch.arange(N).flip(0)
     teacher = OutOfFoldTargets(ids, p, given, transitions=transitions, share=0.9).double()
     shown = torch.tensor([7, 0, 39])
-    lesson = teacher.prepare(batch_of(shown))
+    prepared = teacher.prepare(batch_of(shown))
     rows = N - 1 - shown
     closed = sharpened(p) if transitions is None else label_posterior(p, TRANSITIONS, given)
     want = 0.1 * F.one_hot(batch_of(shown).targets, C) + 0.9 * closed[rows]
-    torch.testing.assert_close(lesson.targets, want)
+    torch.testing.assert_close(prepared.targets, want)
     seen = Observation(torch.zeros(3), torch.zeros(3, C), {}, Progress())
-    assert teacher.weigh(lesson, seen).tolist() == [0.5] * 3
+    assert teacher.weigh(prepared, seen).tolist() == [0.5] * 3
 
 
 def stirred(teacher: OutOfFoldTargets) -> OutOfFoldTargets:

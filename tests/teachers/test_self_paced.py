@@ -6,12 +6,12 @@ from torch import Tensor
 
 from tests.cases import stream
 from tutelage.teachers import SelfPaced
-from tutelage.types import Observation, Progress, as_lesson
+from tutelage.types import Observation, Progress, as_prepared
 
 
 def kept(losses: Tensor, fraction: float, **settings: float) -> list[float]:
     seen = Observation(losses, losses.unsqueeze(1), {}, Progress(fraction))
-    return SelfPaced(**settings).weigh(as_lesson(next(stream())), seen).tolist()
+    return SelfPaced(**settings).weigh(as_prepared(next(stream())), seen).tolist()
 
 
 TEN = torch.tensor([9, 1, 8, 2, 7, 3, 6, 4, 5, 0], dtype=torch.float64)

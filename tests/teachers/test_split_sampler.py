@@ -117,17 +117,17 @@ def test_a_part_that_was_driven_to_zero_is_never_drawn():
     assert 0 not in made.draw(5000, generator=generator()).part
 
 
-def test_a_lesson_says_how_likely_the_part_of_each_example_was():
+def test_a_prepared_batch_says_how_likely_the_part_of_each_example_was():
     made = SplitSampler(SIZES)
     with torch.no_grad():
         made.logits.copy_(torch.tensor([1.0, 0.0, 0.5, -1.0]))
     draw = made.draw(100, generator=generator())
     inputs = draw.row.float().unsqueeze(1)
-    lesson = made.prepare(Batch(inputs, draw.part, draw.row))
-    assert lesson.log_prob is not None
-    assert torch.equal(lesson.log_prob, made.log_probs()[draw.part])
-    assert torch.equal(lesson.inputs, inputs)
-    lesson.log_prob.sum().backward()
+    prepared = made.prepare(Batch(inputs, draw.part, draw.row))
+    assert prepared.log_prob is not None
+    assert torch.equal(prepared.log_prob, made.log_probs()[draw.part])
+    assert torch.equal(prepared.inputs, inputs)
+    prepared.log_prob.sum().backward()
     assert made.logits.grad is not None
     assert made.logits.grad.abs().min() > 0
 

@@ -9,7 +9,7 @@ from tutelage.losses.objectives import weighted_loss
 from tutelage.models import FourBlocks
 from tutelage.teacher import normalise_of, uses_progress
 from tutelage.teachers import SupportWeights
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 SIZE, C = 4, 3
 
@@ -28,36 +28,39 @@ def support(seed: int, size: int = 5) -> Batch:
     return Batch(x, y, torch.arange(size))
 
 
-def weights(of: SupportWeights, lesson: Lesson, fraction: float) -> Tensor:
-    losses = torch.zeros(len(lesson.ids), dtype=torch.float64)
-    return of.weigh(lesson, Observation(losses, losses.unsqueeze(1), {}, Progress(fraction)))
+def weights(of: SupportWeights, prepared: PreparedBatch, fraction: float) -> Tensor:
+    losses = torch.zeros(len(prepared.ids), dtype=torch.float64)
+    return of.weigh(prepared, Observation(losses, losses.unsqueeze(1), {}, Progress(fraction)))
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 25])
 def test_their_mean_is_exactly_one_and_the_loss_their_plain_mean(size) -> None:
-    lesson = as_lesson(support(0, size))
-    w = weights(teacher(), lesson, 0.4)
+    prepared = as_prepared(support(0, size))
+    w = weights(teacher(), prepared, 0.4)
     assert w.shape == (size,)
     assert (w > 0).all()
     assert w.mean().item() == pytest.approx(1.0, rel=1e-12)
     losses = torch.rand(size, dtype=torch.float64)
-    loss = weighted_loss(losses, w, lesson.group, normalise_of(teacher()))
+    loss = weighted_loss(losses, w, prepared.group, normalise_of(teacher()))
     torch.testing.assert_close(loss, (w * losses).mean())
 
 
 def test_they_depend_on_the_label_the_image_and_the_step() -> None:
-    lesson = as_lesson(support(0))
-    w = weights(teacher(), lesson, 0.4)
-    other = (lesson.targets + 1) % C
-    for changed in (lesson._replace(targets=other), lesson._replace(inputs=lesson.inputs**2)):
+    prepared = as_prepared(support(0))
+    w = weights(teacher(), prepared, 0.4)
+    other = (prepared.targets + 1) % C
+    for changed in (
+        prepared._replace(targets=other),
+        prepared._replace(inputs=prepared.inputs**2),
+    ):
         assert (weights(teacher(), changed, 0.4) - w).abs().max() > 1e-4
-    assert (weights(teacher(), lesson, 0.8) - w).abs().max() > 1e-4
+    assert (weights(teacher(), prepared, 0.8) - w).abs().max() > 1e-4
     assert uses_progress(teacher())
 
 
 def test_steps_after_the_last_that_was_learnt_on_count_as_the_last() -> None:
-    lesson = as_lesson(support(0))
-    assert torch.equal(weights(teacher(), lesson, 2.8), weights(teacher(), lesson, 1.0))
+    prepared = as_prepared(support(0))
+    assert torch.equal(weights(teacher(), prepared, 2.8), weights(teacher(), prepared, 1.0))
 
 
 def test_the_label_goes_through_an_embedding_and_two_layers_follow() -> None:
@@ -65,9 +68,9 @@ def test_the_label_goes_through_an_embedding_and_two_layers_follow() -> None:
     shapes = [tuple(p.shape) for p in (*made.embed.parameters(), *made.head.parameters())]
     assert shapes == [(64, 5), (64,), (64, 96), (64,), (1, 64), (1,)]
     images = torch.rand(5, 3, 32, 32)
-    lesson = as_lesson(Batch(images, torch.arange(5), torch.arange(5)))
+    prepared = as_prepared(Batch(images, torch.arange(5), torch.arange(5)))
     losses = torch.zeros(5)
-    w = made.weigh(lesson, Observation(losses, losses.unsqueeze(1), {}, Progress(0.2)))
+    w = made.weigh(prepared, Observation(losses, losses.unsqueeze(1), {}, Progress(0.2)))
     assert w.mean().item() == pytest.approx(1.0, rel=1e-6)
 
 
@@ -76,19 +79,19 @@ def test_weights_that_vanish_give_no_nan() -> None:
     last = made.head[-1]
     assert isinstance(last, nn.Linear)
     nn.init.constant_(last.bias, -1e5)
-    w = weights(made, as_lesson(support(0)), 0.4)
+    w = weights(made, as_prepared(support(0)), 0.4)
     assert not w.any()
     w.sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in made.parameters())
 
 
 def test_its_batch_normalisation_stays_with_the_batch_at_hand() -> None:
-    made, lesson = teacher(), as_lesson(support(0))
-    w = weights(made, lesson, 0.4)
+    made, prepared = teacher(), as_prepared(support(0))
+    w = weights(made, prepared, 0.4)
     made.eval()
     assert not made.training
     assert made.network.training
-    assert torch.equal(weights(made, lesson, 0.4), w)
+    assert torch.equal(weights(made, prepared, 0.4), w)
 
 
 def student() -> nn.Module:

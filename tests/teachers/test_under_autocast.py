@@ -25,7 +25,7 @@ from tutelage.teachers import (
 from tutelage.teachers.attention_mask import expected_place
 from tutelage.teachers.hook_calls import prepare
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 
 SIZE, C = 6, 3
 
@@ -55,13 +55,13 @@ class TwoHeads(nn.Module):
 
 def test_blending_is_the_same() -> None:
     torch.manual_seed(0)
-    teacher, lessons = Blending(C), []
+    teacher, prepared = Blending(C), []
     nn.init.normal_(teacher.phi)
     for seen in (batch(), half(batch())):
         with replay_context(seen, 1):
-            lessons.append(prepare(teacher, {}, seen))
-    assert torch.equal(lessons[0].inputs, lessons[1].inputs)
-    assert torch.equal(lessons[0].targets, lessons[1].targets)
+            prepared.append(prepare(teacher, {}, seen))
+    assert torch.equal(prepared[0].inputs, prepared[1].inputs)
+    assert torch.equal(prepared[0].targets, prepared[1].targets)
 
 
 def test_the_centre_of_a_mask_is_not_rounded_to_whole_pixels() -> None:
@@ -79,7 +79,7 @@ def test_the_mean_of_support_weights_stays_exact() -> None:
     losses = torch.zeros(7)
     with torch.autocast("cpu", torch.bfloat16):
         seen = Observation(losses, losses.unsqueeze(1), {}, Progress(0.4))
-        weights = teacher.weigh(as_lesson(batch()), seen)
+        weights = teacher.weigh(as_prepared(batch()), seen)
     assert weights.dtype == torch.float32
     assert weights.mean().item() == pytest.approx(1.0, abs=1e-6)
 
@@ -143,8 +143,8 @@ def test_every_teacher_that_weighs_comes_close_under_autocast(name) -> None:
 def test_a_dynamic_loss_is_taken_in_full_precision() -> None:
     torch.manual_seed(0)
     teacher, logits = DynamicLoss(C), torch.randn(7, C)
-    lesson, seen = as_lesson(batch()), Observation(logits[:, 0], logits, {}, Progress(0.4))
+    prepared, seen = as_prepared(batch()), Observation(logits[:, 0], logits, {}, Progress(0.4))
     with torch.autocast("cpu", torch.bfloat16):
-        cast = teacher.row_losses(lesson, seen)
+        cast = teacher.row_losses(prepared, seen)
     # at first W and b are 0 and 1, which nothing rounds
-    torch.testing.assert_close(cast, teacher.row_losses(lesson, seen), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(cast, teacher.row_losses(prepared, seen), rtol=1e-6, atol=1e-7)

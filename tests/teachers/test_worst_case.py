@@ -21,9 +21,9 @@ from tutelage.teachers import (
     WorstCaseSoft,
 )
 from tutelage.teachers.within import maximum_within, softmax_within, sum_within
-from tutelage.training.forward import prepare_lesson
+from tutelage.training.forward import prepare_batch
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation, Progress
+from tutelage.types import Batch, Observation, PreparedBatch, Progress
 
 B, K, C, D = 5, 4, 3, 6
 GROUP = torch.arange(B).repeat(K)
@@ -33,8 +33,8 @@ def seen(losses: Tensor, logits: Tensor | None = None) -> Observation:
     return Observation(losses, losses[:, None] if logits is None else logits, {}, Progress())
 
 
-def lesson_of(targets: Tensor, group: Tensor = GROUP) -> Lesson:
-    return Lesson(targets, targets, group + 10, group)
+def prepared_of(targets: Tensor, group: Tensor = GROUP) -> PreparedBatch:
+    return PreparedBatch(targets, targets, group + 10, group)
 
 
 def random_losses(seed: int = 0) -> Tensor:
@@ -78,7 +78,7 @@ def test_the_weights_maximise_the_expected_loss_with_its_penalty(seed) -> None:
         return value.item(), at.grad.numpy()
 
     found = minimize(negative, torch.zeros(n).double().numpy(), jac=True, tol=1e-12)
-    p = WorstCase(temperature).weigh(lesson_of(losses, group), seen(losses))
+    p = WorstCase(temperature).weigh(prepared_of(losses, group), seen(losses))
     value = worst_case_loss(losses, group, temperature)
     assert value.item() == pytest.approx(-found.fun, abs=1e-9)
     # the optimiser's own tolerance
@@ -102,7 +102,7 @@ def test_a_high_temperature_gives_the_mean_and_a_low_one_the_maximum() -> None:
     mean, highest = (worst_case_loss(losses, GROUP, t) for t in (1e6, 1e-4))
     assert torch.allclose(mean, by_example.mean(0), atol=1e-5)
     assert torch.allclose(highest, by_example.max(0).values, atol=1e-3)
-    uniform = WorstCase(math.inf).weigh(lesson_of(losses), seen(losses))
+    uniform = WorstCase(math.inf).weigh(prepared_of(losses), seen(losses))
     assert torch.allclose(uniform, torch.full_like(losses, 1 / K))
 
 
@@ -149,9 +149,9 @@ def taken(
     return found, tutor
 
 
-def shown(tutor: Tutor, batch: Batch) -> Lesson:
-    """The lesson of the tutor's first step."""
-    return prepare_lesson(tutor.problem, batch._replace(seed=mixed_seed(tutor.seed, 0)))
+def shown(tutor: Tutor, batch: Batch) -> PreparedBatch:
+    """The prepared batch of the tutor's first step."""
+    return prepare_batch(tutor.problem, batch._replace(seed=mixed_seed(tutor.seed, 0)))
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0])
@@ -162,18 +162,18 @@ def test_a_step_follows_the_gradient_of_the_maximum(kind, temperature) -> None:
     objective = squared_error if numbers else cross_entropy
     batch = batch_of(numbers=numbers, soft=kind == "soft labels")
     found, tutor = taken(WorstCase(temperature), student, batch, objective)
-    lesson = shown(tutor, batch)
-    losses = objective(student(lesson.inputs), lesson.targets)
-    value = worst_case_loss(losses, lesson.group, temperature).mean()
+    prepared = shown(tutor, batch)
+    losses = objective(student(prepared.inputs), prepared.targets)
+    value = worst_case_loss(losses, prepared.group, temperature).mean()
     assert torch.allclose(found, gradient(value, student), rtol=1e-12, atol=1e-14)
 
 
 def test_weights_left_in_the_graph_without_the_penalty_give_another_gradient() -> None:
     student, batch = Pair(), batch_of()
     found, tutor = taken(WorstCase(1.0), student, batch, cross_entropy)
-    lesson = shown(tutor, batch)
-    losses = cross_entropy(student(lesson.inputs), lesson.targets)
-    attached = softmax_within(losses, lesson.group)
+    prepared = shown(tutor, batch)
+    losses = cross_entropy(student(prepared.inputs), prepared.targets)
+    attached = softmax_within(losses, prepared.group)
     wrong = gradient(weighted_loss(attached * losses, attached * 0 + 1, GROUP, None), student)
     assert (K * wrong - found).norm() / found.norm() > 0.02
 
@@ -181,8 +181,8 @@ def test_weights_left_in_the_graph_without_the_penalty_give_another_gradient() -
 def test_uniform_copies_give_the_mean_over_copies() -> None:
     student, batch = Pair(), batch_of()
     found, tutor = taken(UniformCopies(), student, batch, cross_entropy)
-    lesson = shown(tutor, batch)
-    mean = cross_entropy(student(lesson.inputs), lesson.targets).mean()
+    prepared = shown(tutor, batch)
+    mean = cross_entropy(student(prepared.inputs), prepared.targets).mean()
     assert torch.allclose(found, gradient(mean, student), rtol=1e-12, atol=1e-14)
 
 
@@ -226,31 +226,35 @@ def test_a_copy_that_means_something_else_gets_the_label_predicted_for_it() -> N
     labels = torch.tensor([[0.6, 0.4], [0.6, 0.4]])
     student = torch.tensor([[0.7, 0.3], [0.3, 0.7]])
     rule = UnlessChanged(originals, torch.tensor([11, 10]))
-    lesson = Lesson(labels, labels, torch.tensor([11, 10]), torch.arange(2))
-    assert torch.equal(rule(lesson, student), torch.stack([student[0], labels[1]]))
+    prepared = PreparedBatch(labels, labels, torch.tensor([11, 10]), torch.arange(2))
+    assert torch.equal(rule(prepared, student), torch.stack([student[0], labels[1]]))
 
 
 def test_a_number_predicted_for_a_copy_counts_where_it_is_far_off() -> None:
     rule = UnlessChanged(torch.tensor([1.0, 1.0]), torch.arange(2))
-    lesson = Lesson(torch.zeros(2), torch.tensor([1.5, 1.6]), torch.arange(2), torch.arange(2))
-    assert rule(lesson, torch.tensor([0.0, 0.0])).tolist() == pytest.approx([0.0, 1.6])
+    prepared = PreparedBatch(
+        torch.zeros(2), torch.tensor([1.5, 1.6]), torch.arange(2), torch.arange(2)
+    )
+    assert rule(prepared, torch.tensor([0.0, 0.0])).tolist() == pytest.approx([0.0, 1.6])
 
 
 def test_labels_that_nobody_predicted_are_refused_by_the_rule() -> None:
     rule = UnlessChanged(torch.rand(2, C), torch.arange(2))
     ids = torch.arange(2)
     with pytest.raises(ValueError, match="labels that a model predicts"):
-        rule(Lesson(ids, ids, ids, ids), torch.rand(2, C))
+        rule(PreparedBatch(ids, ids, ids, ids), torch.rand(2, C))
     with pytest.raises(ValueError, match="id 2"):
-        rule(Lesson(ids, torch.rand(2, C), ids + 1, ids), torch.rand(2, C))
+        rule(PreparedBatch(ids, torch.rand(2, C), ids + 1, ids), torch.rand(2, C))
 
 
 @pytest.mark.parametrize("weigher", [WorstCase(1.0), WorstCaseSoft(1.0, 1.0)])
 def test_an_example_without_copies_counts_by_itself(weigher) -> None:
     losses, one = random_losses()[:B], torch.arange(B)
     logits = torch.randn(B, C, dtype=torch.float64)
-    lesson = Lesson(logits, one % C, one, one)
-    assert torch.allclose(weigher.weigh(lesson, seen(losses, logits)), torch.ones_like(losses))
+    prepared = PreparedBatch(logits, one % C, one, one)
+    assert torch.allclose(
+        weigher.weigh(prepared, seen(losses, logits)), torch.ones_like(losses)
+    )
 
 
 @pytest.mark.parametrize("make", [WorstCase, lambda t: WorstCaseSoft(t, 1.0)])
@@ -261,5 +265,5 @@ def test_a_temperature_of_zero_is_refused(make) -> None:
 
 def test_weights_do_not_overflow_at_a_low_temperature() -> None:
     losses = 1e4 * random_losses().float()
-    weights = WorstCase(1e-3).weigh(lesson_of(losses), seen(losses))
+    weights = WorstCase(1e-3).weigh(prepared_of(losses), seen(losses))
     assert torch.allclose(weights.view(K, B).sum(0), torch.ones(B))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN
-from tutelage.teacher import weighs_deeply
+from tutelage.teacher import weights_attached
 from tutelage.teachers import (
     Aligned,
     AttentionMask,
@@ -95,13 +95,13 @@ NETWORKS: dict[str, Kind] = {
 }
 """the networks that a stored teacher may have"""
 
-SHALLOW = {"deep": False}
+DETACHED = {"attached": False}
 MENTOR: Types = {
     "percentile": float,
     "decay": float,
     "burn_in": float,
     "dropout": float,
-    "deep": bool,
+    "attached": bool,
 }
 """settings that both MentorNets have"""
 
@@ -113,7 +113,7 @@ def _percentile(teacher: MentorNetPD | MentorNetDD) -> Settings:
 
 def as_weighs(teacher: Together) -> bool:
     """Whether two teachers together have the depth of the one that weighs."""
-    return teacher.deep == weighs_deeply(teacher.weighs)
+    return teacher.attached == weights_attached(teacher.weighs)
 
 
 KINDS: dict[str, Kind] = {
@@ -126,7 +126,7 @@ KINDS: dict[str, Kind] = {
             "surface": list,
             "hidden_layers": int,
             "width": int,
-            "deep": bool,
+            "attached": bool,
             "tap_width": int | None,
             "level": str,
         },
@@ -140,9 +140,9 @@ KINDS: dict[str, Kind] = {
     ),
     "LossWeigher": Kind(
         LossWeigher,
-        {"width": int, "normalise": str | None, "deep": bool},
+        {"width": int, "normalise": str | None, "attached": bool},
         lambda s, _: LossWeigher(**s),
-        default=SHALLOW,
+        default=DETACHED,
     ),
     "Curriculum": Kind(
         Curriculum,
@@ -231,20 +231,20 @@ KINDS: dict[str, Kind] = {
         {"width": float, **MENTOR},
         lambda s, _: MentorNetPD(**s),
         _percentile,
-        default=SHALLOW,
+        default=DETACHED,
     ),
     "MentorNetDD": Kind(
         MentorNetDD,
         {"classes": int, **MENTOR},
         lambda s, _: MentorNetDD(**s),
         _percentile,
-        default=SHALLOW,
+        default=DETACHED,
     ),
     "KeepProbability": Kind(
         KeepProbability,
-        {"classes": int, "deep": bool},
+        {"classes": int, "attached": bool},
         lambda s, _: KeepProbability(**s),
-        default=SHALLOW,
+        default=DETACHED,
     ),
     "LearnedAugmentation": Kind(
         LearnedAugmentation,
@@ -256,10 +256,10 @@ KINDS: dict[str, Kind] = {
     "Permuted": Kind(Permuted, {"learned": dict}, lambda s, _: Permuted(**s)),
     "Together": Kind(
         Together,
-        {"prepares": dict, "weighs": dict, "deep": bool | None},
+        {"prepares": dict, "weighs": dict, "attached": bool | None},
         lambda s, _: Together(**s),
-        lambda teacher: {"deep": None if as_weighs(teacher) else teacher.deep},
-        default={"deep": None},
+        lambda teacher: {"attached": None if as_weighs(teacher) else teacher.attached},
+        default={"attached": None},
     ),
 }
 """the teachers that can be stored"""

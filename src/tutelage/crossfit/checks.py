@@ -30,8 +30,11 @@ def require_probabilities(name: str, rows: Tensor) -> None:
         )
 
 
-def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor:
-    """Labels in int64; raises unless they are one class a row. Waits for the device."""
+def require_labels(name: str, labels: Tensor, rows: int, classes: int | None = None) -> Tensor:
+    """Labels in int64; raises unless they are one class a row. Waits for the device.
+
+    None stands for a number of classes that is not known yet.
+    """
     require_tensors("cross-fitting", **{name: labels})
     integral = not (
         labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool
@@ -41,10 +44,9 @@ def require_labels(name: str, labels: Tensor, rows: int, classes: int) -> Tensor
             f"{name} are {described(labels)}; allowed: one class id for each of {rows} rows, "
             "in whole numbers."
         )
-    wrong = (labels < 0) | (labels >= classes)
+    wrong = labels < 0 if classes is None else (labels < 0) | (labels >= classes)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0, 0])
-        raise UsageError(
-            f"row {row} of {name} is {int(labels[row])}; allowed: 0..{classes - 1}."
-        )
+        allowed = "0 and above" if classes is None else f"0..{classes - 1}"
+        raise UsageError(f"row {row} of {name} is {int(labels[row])}; allowed: {allowed}.")
     return labels.long()

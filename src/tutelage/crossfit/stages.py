@@ -1,6 +1,6 @@
 """Cross-fitting in rounds, by any training loop: plain, corrected and distilled students."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -27,8 +27,6 @@ from tutelage.errors import UsageError
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.validation.shapes import described, kind
 
-ANY = 2**31
-"""in place of the number of classes until students are known"""
 ALLOWED = "FoldPredictions, probabilities of the fold's examples and of the checked ones"
 DIVERGED = (
     "All students of the first fold diverged. Lower the learning rate, and scale inputs to "
@@ -148,24 +146,40 @@ class FoldStages:
         name = f"plain-{fold}"
         return FoldTraining(name, fold, rows, self.given, cross_entropy, settings)
 
-    def corrected(
-        self, fold: int, settings: FoldSettings, transitions: Tensor, start: str = ""
-    ) -> FoldTraining:
-        """The student of a fold that goes on from the plain one under the corrected loss."""
-        return self.plain(fold, corrected_settings(settings))._replace(
-            name=f"corrected-{fold}", objective=ForwardCorrected(transitions), start=start
-        )
+    def trainings(
+        self, settings: FoldSettings, before: Sequence[StagePredictions]
+    ) -> list[FoldTraining]:
+        """The students of the stage that follows others, by fold; they may train in parallel.
 
-    def distilled(self, fold: int, settings: FoldSettings, posterior: Tensor) -> FoldTraining:
-        """The fresh student of a fold that trains on the posteriors by the corrected ones."""
-        training = self.plain(fold, distilled_settings(settings))
-        others = (self.checked_folds != fold).nonzero()[:, 0]
-        others = others.repeat(times_seen(len(others), len(training.rows)))
+        The plain student of the first fold is the trial of the chosen settings.
+        """
+        others = range(1, int(self.folds.max()) + 1)
+        plain = [self.trial(settings), *(self.plain(fold, settings) for fold in others)]
+        if not before:
+            return plain
+        if len(before) == 1:
+            corrected = ForwardCorrected(self.transitions(before[0]))
+            return [
+                one._replace(
+                    name=f"corrected-{one.fold}",
+                    objective=corrected,
+                    settings=corrected_settings(settings),
+                    start=one.name,
+                )
+                for one in plain
+            ]
+        posterior = self.posterior(before[1], self.refined(before[1], before[0]))
+        return [self._distilled(one, posterior) for one in plain]
+
+    def _distilled(self, plain: FoldTraining, posterior: Tensor) -> FoldTraining:
+        others = (self.checked_folds != plain.fold).nonzero()[:, 0]
+        others = others.repeat(times_seen(len(others), len(plain.rows)))
         right = F.one_hot(self.checked, posterior.shape[1]).to(posterior)
-        return training._replace(
-            name=f"distilled-{fold}",
-            rows=torch.cat([training.rows, len(self.given) + others]),
+        return plain._replace(
+            name=f"distilled-{plain.fold}",
+            rows=torch.cat([plain.rows, len(self.given) + others]),
             targets=torch.cat([posterior, right]),
+            settings=distilled_settings(plain.settings),
         )
 
     def transitions(
@@ -207,6 +221,21 @@ class FoldStages:
         likelihoods = [calibrated(stage.checked, self.checked) for stage in stages]
         return last_not_worse(likelihoods), [float(each.mean()) for each in likelihoods]
 
+    def result(self, settings: FoldSettings, stages: Sequence[StagePredictions]) -> CrossFitted:
+        """What the selected stage makes of the labels."""
+        selected, _ = self.select(stages)
+        stage = stages[selected]
+        refined = self.refined(stage, stages[0])
+        right = stage.checked.argmax(1) == self.checked
+        return CrossFitted(
+            tuple(stages),
+            selected,
+            settings,
+            refined,
+            self.posterior(stage, refined),
+            float(right.double().mean()),
+        )
+
 
 def cross_fit(
     fit: Callable[[FoldTraining], FoldPredictions],
@@ -247,7 +276,6 @@ def cross_fit(
             its examples, or all trials are not finite.
     """
     data = _checked_data(given, folds, checked)
-    count = fold_count(folds)
     if rounds not in (1, 2):
         raise UsageError(f"rounds is {rounds!r}; allowed: 1 or 2.")
     classes = list[int]()
@@ -263,54 +291,33 @@ def cross_fit(
             )
         return found
 
-    def stage(trainings: Iterable[FoldTraining]) -> StagePredictions:
-        return data.joined([_distributions(fitted(one), one.name) for one in trainings])
-
-    trials = {settings: fitted(data.trial(settings)) for settings in TRIED}
+    trials = [data.trial(settings) for settings in TRIED]
+    tried = {one.name: fitted(one) for one in trials}
     require_labels("given", data.given, len(data.given), classes[0])
     require_labels("checked", data.checked, len(data.checked), classes[0])
     likelihoods = {
-        settings: data.likelihood(_distributions(one, data.trial(settings).name).train)
-        for settings, one in trials.items()
-        if all(bool(part.isfinite().all()) for part in one)
+        one.settings: data.likelihood(_distributions(tried[one.name], one.name).train)
+        for one in trials
+        if all(bool(part.isfinite().all()) for part in tried[one.name])
     }
     if not likelihoods:
         raise UsageError(DIVERGED)
     settings = max(likelihoods, key=likelihoods.__getitem__)
-    first = data.trial(settings).name
-    later = [data.plain(fold, settings) for fold in range(1, count)]
-    plain = data.joined([
-        trials[settings],
-        *(_distributions(fitted(one), one.name) for one in later),
-    ])
-    transitions, starts = data.transitions(plain), [first, *(one.name for one in later)]
-    stages = [
-        plain,
-        stage(
-            data.corrected(fold, settings, transitions, start)
-            for fold, start in enumerate(starts)
-        ),
-    ]
-    if rounds > 1:
-        posterior = data.posterior(stages[1], data.refined(stages[1], plain))
-        stages.append(stage(data.distilled(fold, settings, posterior) for fold in range(count)))
-    selected, _ = data.select(stages)
-    refined = data.refined(stages[selected], plain)
-    right = stages[selected].checked.argmax(1) == data.checked
-    return CrossFitted(
-        tuple(stages),
-        selected,
-        settings,
-        refined,
-        data.posterior(stages[selected], refined),
-        float(right.double().mean()),
-    )
+    stages = list[StagePredictions]()
+    while len(stages) <= rounds:
+        stages.append(
+            data.joined([
+                tried[one.name] if one.is_trial else _distributions(fitted(one), one.name)
+                for one in data.trainings(settings, stages)
+            ])
+        )
+    return data.result(settings, stages)
 
 
 def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> FoldStages:
     """Refuse what are no labels or folds."""
-    given = require_labels("given", given, len(given), ANY).cpu().clone()
-    checked = require_labels("checked", checked, len(checked), ANY).cpu()
+    given = require_labels("given", given, len(given)).cpu().clone()
+    checked = require_labels("checked", checked, len(checked)).cpu()
     if folds.shape != given.shape:
         raise UsageError(
             f"folds have shape {tuple(folds.shape)} for labels of shape {tuple(given.shape)}; "
@@ -318,6 +325,7 @@ def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> FoldStages:
         )
     if not len(checked):
         raise UsageError("there is no checked example; allowed: one and more.")
+    fold_count(folds)  # raises
     return FoldStages(given, folds.cpu().long(), checked)
 
 

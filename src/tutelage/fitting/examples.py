@@ -22,8 +22,6 @@ from tutelage.randomness import seeded_generators
 from tutelage.types import Batch
 from tutelage.validation.shapes import described, kind
 
-UNKNOWN = 2**31
-"""in place of the number of classes until the student's logits are known"""
 PAIR = "a pair (inputs, class ids) of tensors or arrays, or a data set of such pairs"
 NOT_INDEXED = str, Mapping, Tensor, np.ndarray, IterableDataset
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
@@ -38,8 +36,8 @@ class Examples:
     source: tuple[Tensor, Tensor] | Indexed
     dtype: torch.dtype
     """of inputs that are floating-point numbers"""
-    classes: int = UNKNOWN
-    """number of classes: labels are below"""
+    classes: int | None = None
+    """number of classes: labels are below; None until the student's logits are known"""
     sound: bool = False
     """whether all of them were read and checked"""
 
@@ -105,12 +103,12 @@ class Examples:
                 "leave such examples out, or fill the gaps."
             )
         ids = labels.long().cpu()  # narrow types do not hold the number of classes
-        wrong = (ids < 0) | (ids >= self.classes)
+        wrong, allowed = ids < 0, "0 and above, below the number of the student's logits"
+        if self.classes is not None:
+            wrong |= ids >= self.classes
+            allowed = f"0..{self.classes - 1}, as the student gives {self.classes} logits"
         if bool(wrong.any()):
             label, row = int(ids[wrong][0]), int(rows[wrong][0])
-            allowed = f"0..{self.classes - 1}, as the student gives {self.classes} logits"
-            if self.classes == UNKNOWN:
-                allowed = "0 and above, below the number of the student's logits"
             raise UsageError(
                 f"example {row} of {self.name} has label {label}; allowed: {allowed}."
             )

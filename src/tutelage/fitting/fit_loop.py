@@ -37,7 +37,7 @@ from tutelage.losses.targets import correct_predictions
 from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.storage.checkpoint import digest
 from tutelage.teachers import GivenWeights, MarginLoss, Plain
-from tutelage.training.forward import prediction_lesson
+from tutelage.training.forward import prediction_batch
 from tutelage.training.tutor import Tutor
 from tutelage.validation.shapes import kind
 
@@ -398,7 +398,7 @@ def _measure(tutor: Tutor, examples: Examples) -> tuple[float, float]:
     requests = list(in_order(len(examples), EVAL_SIZE, tutor.seed))
     with evaluated(student, tutor.seed, tutor.problem.student.device):
         for batch in examples.batches(requests, tutor.problem.student.device):
-            logits = logits_of(student(prediction_lesson(tutor.problem, batch).inputs))
+            logits = logits_of(student(prediction_batch(tutor.problem, batch).inputs))
             right += int(correct_predictions(logits, batch.targets).sum())
             loss += float(cross_entropy(logits, batch.targets).sum())
     return right / len(examples), loss / len(examples)

@@ -70,7 +70,7 @@ class FitParts:
         like = numbers[0]
         given = {"training": training, "checked": checked, "validation": validation}
         given = {k: v for k, v in {**given, "test": test}.items() if v is not None}
-        found = _examples_of(student, given, like)
+        found, classes = _examples_of(student, given, like)
         learns = _learns(teacher, checked)
         held_out, chooses, labels, included = None, found.get("validation"), None, None
         if checked is not None:
@@ -85,9 +85,8 @@ class FitParts:
                 held_out = whole.of_rows(teaches)
             if chooses is None and len(rest):
                 chooses = whole.of_rows(rest)
-        sizes = found["training"].classes, like.device
         used = found["training"], held_out, chooses, found.get("test"), labels, included
-        parts = cls(*used, *sizes)
+        parts = cls(*used, classes, like.device)
         if parts.fewest_in_a_batch(settings) == 1 and not _trains_on_one(student, parts.train):
             raise UsageError(
                 "The student has batch normalisation, which needs two examples and more in a "
@@ -169,8 +168,8 @@ def _learns(teacher: nn.Module | str | None, checked: Any) -> bool:
 
 def _examples_of(
     student: nn.Module, given: dict[str, Any], like: Tensor
-) -> dict[str, Examples]:
-    """Examples by name, of inputs of one shape and type that the student takes."""
+) -> tuple[dict[str, Examples], int]:
+    """Examples by name, of inputs of one shape and type that the student takes; its classes."""
     found = {k: Examples.of(k, v, like.dtype) for k, v in given.items()}
     first = {k: _read(part, 1, 0).inputs for k, part in found.items()}
     classes, wanted = _classes_of(student, first["training"].to(like.device)), first["training"]
@@ -185,7 +184,7 @@ def _examples_of(
         if part.in_memory:
             part.read(torch.arange(len(part)))  # refuses what is wrong in them
             found[name] = replace(part, sound=True)
-    return found
+    return found, classes
 
 
 def _read(examples: Examples, count: int, seed: int) -> Batch:

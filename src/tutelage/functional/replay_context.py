@@ -1,4 +1,4 @@
-"""Random numbers and precision of a step, and helpers for lessons and observations."""
+"""Random numbers and precision of a step, and helpers for batches and observations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,18 +9,18 @@ from torch import Tensor
 
 from tutelage.precision import autocast_to
 from tutelage.randomness import seeded
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Observation, PreparedBatch
 
-Rows = TypeVar("Rows", bound=Batch | Lesson)
+Rows = TypeVar("Rows", bound=Batch | PreparedBatch)
 
 
 def clone_rows(rows: Rows) -> Rows:
-    """A batch or lesson with cloned tensors."""
+    """A batch with cloned tensors."""
     own = {name: x.clone() for name, x in rows._asdict().items() if isinstance(x, Tensor)}
     return rows._replace(**own)
 
 
-def write_back(copies: Lesson, rows: Lesson) -> None:
+def write_back(copies: PreparedBatch, rows: PreparedBatch) -> None:
     """Copy in-place changes of clones back to the original rows."""
     for copy, row in zip(copies, rows, strict=True):
         if isinstance(copy, Tensor) and isinstance(row, Tensor) and copy._version > 0:
@@ -28,7 +28,7 @@ def write_back(copies: Lesson, rows: Lesson) -> None:
 
 
 @contextmanager
-def replay_context(rows: Batch | Lesson, seed: int) -> Iterator[None]:
+def replay_context(rows: Batch | PreparedBatch, seed: int) -> Iterator[None]:
     """Use the random numbers of ``seed`` and the autocast type of the rows inside."""
     device = rows.inputs.device
     with seeded(seed, device), autocast_to(rows.autocast, device):
@@ -56,13 +56,15 @@ def concatenate_observations(parts: list[Observation]) -> Observation:
     )
 
 
-def split_lesson(lesson: Lesson, most: int) -> list[Lesson]:
-    """Split a lesson into consecutive rows, at most ``most`` at a time."""
-    if len(lesson.ids) <= most:
-        return [lesson]
-    rows = [x for x in (*lesson[:4], lesson.aux) if x is not None]
+def split_rows(prepared: PreparedBatch, most: int) -> list[PreparedBatch]:
+    """Split a prepared batch into consecutive rows, at most ``most`` at a time."""
+    if len(prepared.ids) <= most:
+        return [prepared]
+    rows = [x for x in (*prepared[:4], prepared.aux) if x is not None]
     parts = zip(*(x.split(most) for x in rows), strict=True)
     return [
-        Lesson(*own[:4], aux=own[4] if len(own) > 4 else None, autocast=lesson.autocast)
+        PreparedBatch(
+            *own[:4], aux=own[4] if len(own) > 4 else None, autocast=prepared.autocast
+        )
         for own in parts
     ]

@@ -8,9 +8,9 @@ from torch import Tensor
 from tutelage.functional.derivatives import second_derivatives
 from tutelage.functional.recomputation import no_other_recomputation
 from tutelage.precision import wide
-from tutelage.types import Batch, Lesson, Observation, Params
+from tutelage.types import Batch, Observation, Params, PreparedBatch
 
-AnyRecord = TypeVar("AnyRecord", bound=Batch | Lesson | Observation)
+AnyRecord = TypeVar("AnyRecord", bound=Batch | PreparedBatch | Observation)
 
 
 def named_grad(scalar: Tensor, params: Params, *, create_graph: bool = False) -> Params:
@@ -48,7 +48,7 @@ def inner(a: Params, b: Params) -> Tensor:
     return torch.stack([(wide(a[k]) * wide(b[k])).sum() for k in a]).sum()
 
 
-def dtypes_in(record: Batch | Lesson | Observation) -> set[torch.dtype]:
+def dtypes_in(record: Batch | PreparedBatch | Observation) -> set[torch.dtype]:
     """The floating-point dtypes of a record."""
     return {x.dtype for _, x in _numbers(record)}
 
@@ -64,7 +64,7 @@ def in_dtype(record: AnyRecord, kind: torch.dtype) -> AnyRecord:
     return record._replace(**own)
 
 
-def _numbers(record: Batch | Lesson | Observation) -> list[tuple[str, Tensor]]:
+def _numbers(record: Batch | PreparedBatch | Observation) -> list[tuple[str, Tensor]]:
     named = list(zip(record._fields, record, strict=True))
     if isinstance(record, Observation):
         named += record.features.items()

@@ -19,7 +19,7 @@ from tutelage.losses.reduction import counts_of
 from tutelage.losses.reduction import nonzero as nonzero
 from tutelage.losses.reduction import weighted_loss as weighted_loss
 from tutelage.precision import wide
-from tutelage.types import Batch, Lesson, Outputs
+from tutelage.types import Batch, Outputs, PreparedBatch
 from tutelage.validation.shapes import (
     class_targets,
     described,
@@ -32,8 +32,8 @@ from tutelage.validation.shapes import (
 _NO_LABEL = -(2**31)
 """in place of torch's -100, which would count as an example of loss 0"""
 Objective = Callable[..., Tensor]
-"""The student's outputs and targets to losses [L], such as ``cross_entropy``; where a lesson
-has auxiliary targets, they are a third argument, see ``Auxiliary``."""
+"""The student's outputs and targets to losses [L], such as ``cross_entropy``; where a prepared
+batch has auxiliary targets, they are a third argument, see ``Auxiliary``."""
 
 
 def cross_entropy(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor, "B"]:
@@ -163,8 +163,8 @@ class TokenCrossEntropy:
 class Auxiliary:
     """``objective(logits, targets) + mean_d (t^_d - t_d)^2`` for auxiliary targets t.
 
-    For a student that gives a tuple (logits, t^) and a teacher whose lessons have auxiliary
-    targets t, [L, ...] as t^. Without them, as on held-out examples, the objective alone.
+    For a student that gives a tuple (logits, t^) and a teacher that prepares auxiliary targets
+    t, [L, ...] as t^. Without them, as on held-out examples, the objective alone.
 
     Source: Raghu et al. 2021, Teaching with Commentaries, appendix A.
     """
@@ -197,16 +197,16 @@ def logits_of(outputs: Outputs) -> Tensor:
     return outputs if isinstance(outputs, Tensor) else outputs[0]
 
 
-def losses_of(objective: Objective, outputs: Outputs, rows: Lesson | Batch) -> Tensor:
+def losses_of(objective: Objective, outputs: Outputs, rows: PreparedBatch | Batch) -> Tensor:
     """The loss of every row [L], 0 for rows that do not count.
 
-    Every objective and metric is evaluated here, with auxiliary targets where the lesson has
+    Every objective and metric is evaluated here, with auxiliary targets where rows have
     them. Rows that differ in number, losses other than one number for each row, auxiliary
     targets without a prediction, and on the CPU targets that are not finite are a
     ``UsageError``; what the objective itself raises goes on.
     """
     require_rows("the batch", rows)
-    aux = rows.aux if isinstance(rows, Lesson) else None
+    aux = rows.aux if isinstance(rows, PreparedBatch) else None
     if aux is not None and isinstance(outputs, Tensor):
         raise UsageError(
             "The teacher gives auxiliary targets, but the student predicts nothing beside its "

@@ -36,7 +36,7 @@ def weighted_loss(
     mean over rows or examples is weighted by theirs: those of 0 are not in it.
 
     Args:
-        losses: One loss per row of the lesson.
+        losses: One loss per row of the prepared batch.
         weights: Non-negative, [L] or [L, 1].
         group: The example that each row came from, 0..B-1.
         normalise: The rule.
@@ -52,7 +52,7 @@ def weighted_loss(
     if weights.shape not in (losses.shape, (*losses.shape, 1)):
         raise ValueError(
             f"weights have shape {tuple(weights.shape)} but losses {tuple(losses.shape)}: "
-            "return one weight per row of the lesson."
+            "return one weight per row of the prepared batch."
         )
     losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
     weights = weights.reshape(losses.shape).to(losses.dtype)

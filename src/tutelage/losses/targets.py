@@ -10,13 +10,13 @@ from torch import Tensor
 
 from tutelage.errors import UnknownLabelError, UsageError
 from tutelage.losses.objectives import cross_entropy, logits_of
-from tutelage.types import Batch, Lesson, Observation, Outputs
+from tutelage.types import Batch, Observation, Outputs, PreparedBatch
 from tutelage.validation.shapes import described, is_none_of
 from tutelage.validation.shapes import require_classes as require_classes
 
 _ROUNDING = 2e-2
 """by how much soft labels in half precision may miss a sum of one"""
-Rows = TypeVar("Rows", bound=Batch | Lesson)
+Rows = TypeVar("Rows", bound=Batch | PreparedBatch)
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ def with_classes(rows: Rows, counts: Tensor | None) -> Rows:
     return rows._replace(targets=rows.targets.where(counts > 0, 0))
 
 
-Hook = Callable[[Lesson, Observation], Tensor]
+Hook = Callable[[PreparedBatch, Observation], Tensor]
 
 
 def apply_to_labelled(
-    hook: Hook, lesson: Lesson, observation: Observation, counts: Tensor | None
+    hook: Hook, prepared: PreparedBatch, observation: Observation, counts: Tensor | None
 ) -> Tensor:
     """Call a teacher's hook on the labelled rows only; 0 for the others.
 
@@ -67,54 +67,58 @@ def apply_to_labelled(
     of its own. Where some may be without a label, this waits for a GPU.
     """
     if counts is None:
-        return hook(lesson, observation)
+        return hook(prepared, observation)
     rows = (counts > 0).nonzero().squeeze(1)
     if len(rows) == len(counts):
-        return hook(lesson, observation)
+        return hook(prepared, observation)
     if not len(rows):
         return observation.losses  # all 0, on the student's graph where a teacher gives losses
-    found = hook(*_only(rows, lesson, observation)).reshape(len(rows))
+    found = hook(*_only(rows, prepared, observation)).reshape(len(rows))
     return found.new_zeros(len(counts)).index_copy(0, rows, found)
 
 
 def apply_to_labelled_examples(
-    hook: Hook, lesson: Lesson, observation: Observation, counts: Tensor | None
+    hook: Hook, prepared: PreparedBatch, observation: Observation, counts: Tensor | None
 ) -> Tensor:
     """The same for a hook with one output for each example of the batch."""
     if counts is None:
-        return hook(lesson, observation)
+        return hook(prepared, observation)
     rows = (counts > 0).nonzero().squeeze(1)
     if len(rows) == len(counts):
-        return hook(lesson, observation)
-    examples = int(lesson.group.max()) + 1
+        return hook(prepared, observation)
+    examples = int(prepared.group.max()) + 1
     if not len(rows):
         return observation.losses.new_zeros(examples)
-    found = hook(*_only(rows, lesson, observation))
-    return found.new_zeros(examples).index_copy(0, lesson.group[rows].unique(), found)
+    found = hook(*_only(rows, prepared, observation))
+    return found.new_zeros(examples).index_copy(0, prepared.group[rows].unique(), found)
 
 
 def counted_rows(
-    lesson: Lesson, observation: Observation, counts: Tensor | None
-) -> tuple[Lesson, Observation]:
-    """The labelled rows of a lesson and of its observation."""
+    prepared: PreparedBatch, observation: Observation, counts: Tensor | None
+) -> tuple[PreparedBatch, Observation]:
+    """The labelled rows of a prepared batch and of its observation."""
     if counts is None:
-        return lesson, observation
+        return prepared, observation
     rows = (counts > 0).nonzero().squeeze(1)
     return (
-        (lesson, observation) if len(rows) == len(counts) else _only(rows, lesson, observation)
+        (prepared, observation)
+        if len(rows) == len(counts)
+        else _only(rows, prepared, observation)
     )
 
 
-def _only(rows: Tensor, lesson: Lesson, observation: Observation) -> tuple[Lesson, Observation]:
-    examples, group = lesson.group[rows].unique(return_inverse=True)
-    log_prob = None if lesson.log_prob is None else lesson.log_prob[examples]
-    visible = lesson._replace(
-        inputs=lesson.inputs[rows],
-        targets=lesson.targets[rows],
-        ids=lesson.ids[rows],
+def _only(
+    rows: Tensor, prepared: PreparedBatch, observation: Observation
+) -> tuple[PreparedBatch, Observation]:
+    examples, group = prepared.group[rows].unique(return_inverse=True)
+    log_prob = None if prepared.log_prob is None else prepared.log_prob[examples]
+    visible = prepared._replace(
+        inputs=prepared.inputs[rows],
+        targets=prepared.targets[rows],
+        ids=prepared.ids[rows],
         group=group,
         log_prob=log_prob,
-        aux=None if lesson.aux is None else lesson.aux[rows],
+        aux=None if prepared.aux is None else prepared.aux[rows],
     )
     revealed = observation._replace(
         losses=observation.losses[rows],

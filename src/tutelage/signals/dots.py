@@ -9,19 +9,19 @@ from tutelage.functional.trees import detached
 from tutelage.per_example import forward_dots
 from tutelage.precision import FULL, autocast_to
 from tutelage.signals.products.row_dots import exact_dots
-from tutelage.types import Batch, Lesson, Params, Step, StepObservation, StudentState
+from tutelage.types import Batch, Params, PreparedBatch, Step, StepObservation, StudentState
 
 
 def gradient_alignments(
-    problem: BilevelProblem, lesson: Lesson, step: Step, held_out: Batch
+    problem: BilevelProblem, prepared: PreparedBatch, step: Step, held_out: Batch
 ) -> Tensor:
     """Inner product [L] of each row's gradient with the held-out gradient."""
     state, params = problem.student.state(), problem.student.params
     device = problem.student.device
     with torch.enable_grad(), autocast_to(FULL, device):
-        found = problem.evaluate(state, {}, held_out).student
+        found = problem.held_out_gradients(state, {}, held_out).student
         towards = {k: g for k, g in found.items() if params[k].requires_grad}
-        return exact_dots(problem, state, lesson, step, towards)
+        return exact_dots(problem, state, prepared, step, towards)
 
 
 def weighted_slopes(
@@ -30,16 +30,16 @@ def weighted_slopes(
     start: StudentState,
     step: Step,
     v: Params,
-    lesson: Lesson,
+    prepared: PreparedBatch,
 ) -> tuple[Tensor, Tensor]:
     """Derivatives along v of the rows' losses and weights."""
     phi = detached(phi)
 
     def values(params: Params) -> Tensor:
         moved = start._replace(params=start.params | params)
-        observation, _ = problem.observe(moved, lesson, step)
-        losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
-        weights = problem.weights(phi, lesson, observation, step.batch.seed)
+        observation, _ = problem.observe(moved, prepared, step)
+        losses = problem.row_losses(phi, prepared, observation, step.batch.seed)
+        weights = problem.weights(phi, prepared, observation, step.batch.seed)
         return torch.cat([losses, weights.reshape(losses.shape).to(losses.dtype)])
 
     losses, weights = forward_dots(values, start.params, v).chunk(2)
@@ -51,6 +51,6 @@ def observe_step(
 ) -> StepObservation:
     """Recompute the observation of a step from the state before it."""
     with torch.no_grad():
-        lesson = problem.lesson(detached(phi), step.batch)
-        observation, _ = problem.observe(start, lesson, step)
-    return StepObservation(lesson, detach(observation), None)
+        prepared = problem.prepare(detached(phi), step.batch)
+        observation, _ = problem.observe(start, prepared, step)
+    return StepObservation(prepared, detach(observation), None)

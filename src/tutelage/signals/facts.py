@@ -13,7 +13,7 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.trees import detached, in_dtype, inner, leaves, plus, reached_grad
 from tutelage.precision import FULL
 from tutelage.signals.products import Product
-from tutelage.teacher import implements, weighs_deeply
+from tutelage.teacher import implements, weights_attached
 from tutelage.types import Batch, Params, Step, StudentState
 
 SIZES = (3e-3, 3e-5, 3e-7)
@@ -49,8 +49,8 @@ def facts_of(
     where there are several steps or the product uses differences of values. What does not run
     in float64 is not checked.
     """
-    facts: dict[str, float] = {}
-    if several and implements(problem.teacher, "weigh") and not weighs_deeply(problem.teacher):
+    facts, teacher = dict[str, float](), problem.teacher
+    if several and implements(teacher, "weigh") and not weights_attached(teacher):
         facts["weights_fixed"] = 1.0
     problem = replace(problem, processes=ALONE)  # whether others check, too, is not known
     losses: list[Loss] = [lambda now, phi, _, held: problem.held_out_loss(now, phi, held)]
@@ -157,9 +157,9 @@ def _training_loss(
     problem: BilevelProblem, phi: Params, state: StudentState, step: Step
 ) -> Tensor:
     # weights that are taken as given are 1
-    if weighs_deeply(problem.teacher):
+    if weights_attached(problem.teacher):
         return problem.training_loss(state, phi, step)[0]
-    lesson = problem.lesson(phi, step.batch)
-    observation = problem.observe(state, lesson, step)[0]
-    losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
-    return problem.reduce(losses, torch.ones_like(losses), lesson)
+    prepared = problem.prepare(phi, step.batch)
+    observation = problem.observe(state, prepared, step)[0]
+    losses = problem.row_losses(phi, prepared, observation, step.batch.seed)
+    return problem.reduce(losses, torch.ones_like(losses), prepared)

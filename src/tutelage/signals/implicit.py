@@ -40,7 +40,7 @@ class Implicit(Signal):
         """Estimate the hypergradient."""
         step = window.steps[-1]
         decay, sign = stationary_terms(step)
-        loss, gradient, direct = problem.evaluate(window.end, phi, held_out)
+        loss, gradient, direct = problem.held_out_gradients(window.end, phi, held_out)
         linearised = self.product.linearise(problem, window.end, phi, step)
 
         def matvec(u: Params) -> Params:

@@ -43,7 +43,7 @@ class Lookahead(OneStep):
 
     Note: other modes than ``"virtual"`` see the student's own optimiser, momentum included; the
     two differ in where the held-out gradient is taken. What ``evaluate_on="next"`` leaves out:
-    the next loss's own dependence on the teacher. With the other modes, a lesson that the
+    the next loss's own dependence on the teacher. With the other modes, what the
     teacher prepared is kept as it is.
 
     Raises:
@@ -92,7 +92,7 @@ class Lookahead(OneStep):
         step = window.steps[-1]
         virtual = self.mode == "virtual"
         end = virtual_step(window) if virtual else window.end
-        evaluation = window.held_out_loss or problem.evaluate(end, phi, held_out)
+        evaluation = window.held_out_loss or problem.held_out_gradients(end, phi, held_out)
         back = virtual_step_adjoint if virtual else update_adjoint
         v = back(problem, window, phi, gradient_of_updated(problem, evaluation, step))
         start, observed = window.start, window.observed

@@ -23,9 +23,9 @@ from tutelage.types import (
     Batch,
     Estimate,
     HeldOutLoss,
-    Lesson,
     Observation,
     Params,
+    PreparedBatch,
     Step,
     StepObservation,
     Window,
@@ -43,7 +43,7 @@ def evaluated_step(
     """The window's step, the held-out loss after it, and its observation."""
     assert window.start is not None
     step = window.steps[-1]
-    evaluation = window.held_out_loss or problem.evaluate(window.end, phi, held_out)
+    evaluation = window.held_out_loss or problem.held_out_gradients(window.end, phi, held_out)
     return (
         step,
         evaluation,
@@ -57,19 +57,19 @@ def policy_gradient(
     step: Step,
     observed: StepObservation,
     reward: Tensor,
-    lesson: Lesson | None = None,
+    prepared: PreparedBatch | None = None,
 ) -> Params:
     """``-(1/N) sum_i r_i d log p(a_i) / d phi`` (REINFORCE), over the N examples that count.
 
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
-    chosen = wide(log_prob(problem, phi, step, observed.observation, lesson))
+    chosen = wide(log_prob(problem, phi, step, observed.observation, prepared))
     if chosen.shape != reward.shape:  # which might broadcast
         raise ValueError(
             f"{type(problem.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
             f"one for each example of the batch is needed: {list(reward.shape)}."
         )
-    counted = counted_actions(problem, observed.lesson, len(chosen))
+    counted = counted_actions(problem, observed.prepared, len(chosen))
     reward = reward.to(chosen.dtype).where(counted, 0)
     number = nonzero(problem.processes.all_reduce(counted.sum().to(chosen.dtype)))
     return named_grad(-(reward * chosen).sum() / number, phi)
@@ -80,27 +80,27 @@ def log_prob(
     phi: Params,
     step: Step,
     observation: Observation,
-    lesson: Lesson | None = None,
+    prepared: PreparedBatch | None = None,
 ) -> Tensor:
-    """The log-probability [B] of what the teacher sampled at a step, in lesson and weights."""
-    lesson = problem.lesson(phi, step.batch) if lesson is None else lesson
-    in_lesson = lesson.log_prob  # an example's action counts there without a label, too
-    if in_lesson is not None and not implements(problem.teacher, "log_prob"):
-        return in_lesson
-    counts = counts_of(problem.objective, lesson.targets)
-    with replay_context(lesson, problem.local_seed(step.batch.seed + 2)):
+    """The log-probability [B] of what the teacher sampled at a step, in both hooks."""
+    prepared = problem.prepare(phi, step.batch) if prepared is None else prepared
+    in_prepare = prepared.log_prob  # an example's action counts there without a label, too
+    if in_prepare is not None and not implements(problem.teacher, "log_prob"):
+        return in_prepare
+    counts = counts_of(problem.objective, prepared.targets)
+    with replay_context(prepared, problem.local_seed(step.batch.seed + 2)):
         hook = partial(call_log_prob, problem.teacher, phi)
-        without = lesson._replace(log_prob=None)
+        without = prepared._replace(log_prob=None)
         in_weights = apply_to_labelled_examples(hook, without, observation, counts)
-    return in_weights if in_lesson is None else in_lesson + in_weights
+    return in_weights if in_prepare is None else in_prepare + in_weights
 
 
-def counted_actions(problem: BilevelProblem, lesson: Lesson, examples: int) -> Tensor:
+def counted_actions(problem: BilevelProblem, prepared: PreparedBatch, examples: int) -> Tensor:
     """Which examples' actions count, bool [B]: those of which a row has a label."""
-    counts = counts_of(problem.objective, lesson.targets)
-    if counts is None or lesson.log_prob is not None:
-        return torch.ones(examples, dtype=torch.bool, device=lesson.ids.device)
-    return counts.new_zeros(examples).index_add(0, lesson.group, counts) > 0
+    counts = counts_of(problem.objective, prepared.targets)
+    if counts is None or prepared.log_prob is not None:
+        return torch.ones(examples, dtype=torch.bool, device=prepared.ids.device)
+    return counts.new_zeros(examples).index_add(0, prepared.group, counts) > 0
 
 
 def require_rewarding(problem: BilevelProblem, evaluate_on: EvaluateOn) -> None:

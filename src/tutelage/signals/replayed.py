@@ -107,7 +107,7 @@ class Replayed(Signal):
         plan = self.plan(problem, phi, start, steps)
         replay = Replay(problem, self.product, phi, plan.arity, plan.width)
         end, replayed, segments = replay.run(start, steps)
-        loss, *direct = problem.evaluate(end, phi, held_out)
+        loss, *direct = problem.held_out_gradients(end, phi, held_out)
         adjoint = Adjoint.at(end, *direct)
         del direct
         reached = replayed[0].state.params

@@ -190,7 +190,7 @@ class Reversible(Signal):
         *,
         checks_velocity: bool = False,
     ) -> tuple[Estimate, UndoneWindow]:
-        loss, d_theta, total = problem.evaluate(end, phi, held_out)
+        loss, d_theta, total = problem.held_out_gradients(end, phi, held_out)
         lengths, terms = [_length(d_theta)], [_length(total)]
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):

@@ -55,7 +55,7 @@ class GradientAlignment(OneStep):
 
     Note: refused by a ``UsageError`` are teachers that act at test with
     ``evaluate_on="held-out"``, and weights that depend on other examples beside a teacher that
-    samples lessons.
+    samples in ``prepare``.
 
     Source: Müller et al. 2021, In-Loop Meta-Learning with Gradient-Alignment Reward; Tukey
     1958 for pseudo-values. The reward under weights is ours.
@@ -88,7 +88,7 @@ class GradientAlignment(OneStep):
         reward, total = wide(sampled.rewards()), problem.processes.all_reduce
         step, observed, counted = sampled.step, sampled.observed, sampled.counted
         weights = normalised(reward, self.normalise, total, counted)
-        found = policy_gradient(problem, phi, step, observed, weights, sampled.lesson)
+        found = policy_gradient(problem, phi, step, observed, weights, sampled.prepared)
         rows, summed = total(torch.stack([counted.sum().to(reward), reward.sum()]))
         facts = {"reward": float(summed / nonzero(rows))}
         return Estimate(plus(found, sampled.derivative(), -1.0), evaluation.loss, facts)

@@ -16,11 +16,11 @@ from tutelage.precision import wide
 from tutelage.signals.dots import weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions, log_prob
 from tutelage.signals.products import DotProducts, DoubleBackward, only_weighs
-from tutelage.teacher import implements, is_deep, normalise_of
+from tutelage.teacher import implements, is_attached, normalise_of
 from tutelage.types import (
-    Lesson,
     Observation,
     Params,
+    PreparedBatch,
     Step,
     StepObservation,
     StudentState,
@@ -40,7 +40,7 @@ class SampledStep:
     v: Params
     """the direction: a gradient, by the rates at which the step moved each parameter"""
     observed: StepObservation
-    lesson: Lesson
+    prepared: PreparedBatch
     """with the graph of the teacher's parameters"""
     weights: Tensor
     """[L], with that graph"""
@@ -60,24 +60,24 @@ class SampledStep:
         """A step as it was taken."""
         assert window.start is not None
         step = window.steps[-1]
-        lesson = problem.lesson(phi, step.batch)
-        weights = problem.weights(phi, lesson, observed.observation, step.batch.seed)
-        if lesson.log_prob is not None:
-            require_own_weights(problem, phi, lesson, observed.observation, step)
-        counted = counted_actions(problem, lesson, len(step.batch.ids))
+        prepared = problem.prepare(phi, step.batch)
+        weights = problem.weights(phi, prepared, observed.observation, step.batch.seed)
+        if prepared.log_prob is not None:
+            require_own_weights(problem, phi, prepared, observed.observation, step)
+        counted = counted_actions(problem, prepared, len(step.batch.ids))
         v = by_rates(gradient, step)
         start = window.start
-        return cls(product, problem, phi, start, step, v, observed, lesson, weights, counted)
+        return cls(product, problem, phi, start, step, v, observed, prepared, weights, counted)
 
     def rewards(self) -> Tensor:
         """Pseudo-values of the training loss's derivative along the direction."""
         weights = self.weights.detach()
-        if not is_deep(self.problem.teacher):
+        if not is_attached(self.problem.teacher):
             return self._pseudo_values(self.dots, weights)
-        phi, lesson, seed = detached(self.phi), self.observed.lesson, self.step.batch.seed
-        slopes = weighted_slopes(self.problem, phi, self.start, self.step, self.v, lesson)
+        phi, prepared, seed = detached(self.phi), self.observed.prepared, self.step.batch.seed
+        slopes = weighted_slopes(self.problem, phi, self.start, self.step, self.v, prepared)
         with torch.no_grad():
-            losses = self.problem.row_losses(phi, lesson, self.observed.observation, seed)
+            losses = self.problem.row_losses(phi, prepared, self.observed.observation, seed)
             weights = weights.reshape(losses.shape).to(losses.dtype)
         load_forward_mode()
         with torch.no_grad(), dual_level():
@@ -87,12 +87,12 @@ class SampledStep:
 
     def derivative(self) -> Params:
         """The teacher's gradient of the training loss's derivative along the direction."""
-        if not only_weighs(self.problem, self.lesson):
+        if not only_weighs(self.problem, self.prepared):
             way, start = DoubleBackward(), self.start
             return way.mixed(self.problem, start, self.phi, self.step, self.v)
         if not self.weights.requires_grad:
             return {k: torch.zeros_like(p) for k, p in self.phi.items()}
-        reduced = self.problem.reduce(self.dots, self.weights, self.lesson)
+        reduced = self.problem.reduce(self.dots, self.weights, self.prepared)
         return named_grad(reduced, self.phi)
 
     @cached_property
@@ -109,7 +109,9 @@ class SampledStep:
         )
 
     def _pseudo_values(self, values: Tensor, weights: Tensor) -> Tensor:
-        return pseudo_values(self.problem, values, weights, self.observed.lesson, self.counted)
+        return pseudo_values(
+            self.problem, values, weights, self.observed.prepared, self.counted
+        )
 
 
 def by_rates(gradient: Params, step: Step) -> Params:
@@ -127,7 +129,7 @@ def by_rates(gradient: Params, step: Step) -> Params:
 def require_own_weights(
     problem: BilevelProblem,
     phi: Params,
-    lesson: Lesson,
+    prepared: PreparedBatch,
     observation: Observation,
     step: Step,
 ) -> None:
@@ -138,16 +140,16 @@ def require_own_weights(
     """
     if not implements(problem.teacher, "weigh") or len(observation.losses) < 2:
         return
-    kept = lesson.group < (lesson.group.max() + 1) // 2
-    before = _own(problem, phi, lesson, observation, step, kept)
+    kept = prepared.group < (prepared.group.max() + 1) // 2
+    before = _own(problem, phi, prepared, observation, step, kept)
     for row in (observation.losses.argmax(), observation.losses.argmin()):
         places = torch.arange(len(kept), device=kept.device).where(kept, row)
-        other = _rows(lesson, places), _seen(observation, places)
+        other = _rows(prepared, places), _seen(observation, places)
         after = _own(problem, phi, *other, step, kept)
         rounding = torch.finfo(after.dtype).eps ** 0.5
         if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
             raise UsageError(
-                f"{type(problem.teacher).__name__} samples lessons and weighs a row by the "
+                f"{type(problem.teacher).__name__} samples in prepare and weighs a row by the "
                 "other "
                 "rows of its batch, so that an action changes what other examples count, which "
                 "no reward of its own tells. Weigh each row by itself, or use NextStepLoss."
@@ -157,23 +159,23 @@ def require_own_weights(
 def _own(
     problem: BilevelProblem,
     phi: Params,
-    lesson: Lesson,
+    prepared: PreparedBatch,
     observation: Observation,
     step: Step,
     kept: Tensor,
 ) -> Tensor:
     # the weights of some rows, and the log-probabilities of their examples
-    phi, examples = detached(phi), int(lesson.group[kept].max()) + 1 if kept.any() else 0
+    phi, examples = detached(phi), int(prepared.group[kept].max()) + 1 if kept.any() else 0
     with torch.no_grad():
-        weights = problem.weights(phi, lesson, observation, step.batch.seed)
-        chosen = log_prob(problem, phi, step, observation, lesson)
+        weights = problem.weights(phi, prepared, observation, step.batch.seed)
+        chosen = log_prob(problem, phi, step, observation, prepared)
     return torch.cat([wide(weights)[kept].flatten(), wide(chosen)[:examples].flatten()])
 
 
-def _rows(lesson: Lesson, places: Tensor) -> Lesson:
-    aux = None if lesson.aux is None else lesson.aux[places]
-    inputs, targets, ids = (x[places] for x in lesson[:3])
-    return lesson._replace(inputs=inputs, targets=targets, ids=ids, aux=aux)
+def _rows(prepared: PreparedBatch, places: Tensor) -> PreparedBatch:
+    aux = None if prepared.aux is None else prepared.aux[places]
+    inputs, targets, ids = (x[places] for x in prepared[:3])
+    return prepared._replace(inputs=inputs, targets=targets, ids=ids, aux=aux)
 
 
 def _seen(observation: Observation, places: Tensor) -> Observation:
@@ -184,7 +186,11 @@ def _seen(observation: Observation, places: Tensor) -> Observation:
 
 
 def pseudo_values(
-    problem: BilevelProblem, values: Tensor, weights: Tensor, lesson: Lesson, counted: Tensor
+    problem: BilevelProblem,
+    values: Tensor,
+    weights: Tensor,
+    prepared: PreparedBatch,
+    counted: Tensor,
 ) -> Tensor:
     """``N R - (N - 1) R_{-i}``: R is reduced over all N examples, ``R_{-i}`` over the others.
 
@@ -198,7 +204,7 @@ def pseudo_values(
     """
     values = wide(values)
     weights = weights.reshape(values.shape).to(values.dtype)
-    own, mass = _by_example(problem, values, weights, lesson, len(counted))
+    own, mass = _by_example(problem, values, weights, prepared, len(counted))
     number = counted.sum().to(values.dtype)
     number, whole, whole_mass = problem.processes.all_reduce(
         torch.stack([number, own.sum(), mass.sum()])
@@ -210,10 +216,14 @@ def pseudo_values(
 
 
 def _by_example(
-    problem: BilevelProblem, values: Tensor, weights: Tensor, lesson: Lesson, examples: int
+    problem: BilevelProblem,
+    values: Tensor,
+    weights: Tensor,
+    prepared: PreparedBatch,
+    examples: int,
 ) -> tuple[Tensor, Tensor]:
     # a_i and m_i of R = sum_i a_i / sum_i m_i
-    shares, group = row_shares(problem, values, lesson), lesson.group
+    shares, group = row_shares(problem, values, prepared), prepared.group
     if problem.processes.size == 1 and len(shares):  # in any unit; equal ones are exactly 1
         shares = shares / nonzero(shares.max())
     zeros = values.new_zeros(examples)
@@ -227,9 +237,9 @@ def _by_example(
     return summed, mass
 
 
-def row_shares(problem: BilevelProblem, values: Tensor, lesson: Lesson) -> Tensor:
+def row_shares(problem: BilevelProblem, values: Tensor, prepared: PreparedBatch) -> Tensor:
     """The share of each row in the student's loss where all weights are equal."""
     with torch.enable_grad():
         zeros = torch.zeros_like(values.detach(), requires_grad=True)
-        reduced = problem.reduce(zeros, torch.ones_like(zeros), lesson)
+        reduced = problem.reduce(zeros, torch.ones_like(zeros), prepared)
         return torch.autograd.grad(reduced, zeros)[0]

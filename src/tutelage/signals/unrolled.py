@@ -17,7 +17,7 @@ class Unrolled(Signal):
     """Recomputes the window's steps with their graphs, and differentiates through them.
 
     Exact for SGD, Adam and AdamW but for one path: if a teacher weighs by losses or features
-    and is not ``deep``, the effect of earlier steps on later weights is left out (in one
+    and is not ``attached``, the effect of earlier steps on later weights is left out (in one
     example 6% over 2 steps, 20% over 5, and twice the whole over 20), and ``Estimate.facts``
     has ``weights_fixed``. Memory grows with the number of steps. Other signals are tested
     against this one.

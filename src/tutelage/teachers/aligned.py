@@ -4,7 +4,7 @@ from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class Aligned(Teacher):
@@ -21,7 +21,7 @@ class Aligned(Teacher):
 
     uses_alignments = True
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L], clamped at zero."""
         if observation.alignments is None:
             raise UsageError(

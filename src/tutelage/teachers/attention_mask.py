@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tutelage.errors import UsageError
 from tutelage.teacher import Teacher
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 from tutelage.validation.ranges import require_above_zero
 
 
@@ -81,9 +81,9 @@ class AttentionMask(Teacher):
             )
         return logits.reshape(len(images), height, width)
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Mask a batch."""
-        return as_lesson(batch)._replace(inputs=batch.inputs * self.mask(batch.inputs))
+        return as_prepared(batch)._replace(inputs=batch.inputs * self.mask(batch.inputs))
 
 
 def expected_place(

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from tutelage.teacher import Teacher
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 
 class AuxiliaryTargets(Teacher):
@@ -26,7 +26,7 @@ class AuxiliaryTargets(Teacher):
         super().__init__()
         self.network = network
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Add auxiliary targets to a batch."""
         aux: Tensor = self.network(batch.inputs).tanh()
-        return as_lesson(batch)._replace(aux=aux)
+        return as_prepared(batch)._replace(aux=aux)

@@ -8,7 +8,7 @@ from tutelage.errors import UsageError
 from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to
 from tutelage.teacher import Teacher
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 from tutelage.validation.shapes import described
 
 
@@ -44,12 +44,12 @@ class Blending(Teacher):
         """The share lambda of an example's own input, by its class and its partner's."""
         return 1 - self.phi.sigmoid() / 2
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Blend a batch."""
         return blend_by_class(batch, self.shares)
 
 
-def blend_by_class(batch: Batch, shares: Float[Tensor, "C C"]) -> Lesson:
+def blend_by_class(batch: Batch, shares: Float[Tensor, "C C"]) -> PreparedBatch:
     """Blend a batch with a permutation of itself, by a share for each pair of classes."""
     partner = drawn_partner(batch)
     labels = soft_labels(batch, len(shares))
@@ -62,7 +62,7 @@ def blend_by_class(batch: Batch, shares: Float[Tensor, "C C"]) -> Lesson:
 
 def blend(
     batch: Batch, partner: Int64[Tensor, "B"], own: Float[Tensor, "B"], classes: int
-) -> Lesson:
+) -> PreparedBatch:
     """``own_b x_b + (1 - own_b) x_partner(b)``, and the same of the labels."""
     x, y = batch.inputs, soft_labels(batch, classes)
     if not x.is_floating_point():
@@ -74,7 +74,7 @@ def blend(
     share, mine = own.reshape(-1, *[1] * (x.ndim - 1)), own.unsqueeze(1)
     inputs = (share * x + (1 - share) * x[partner]).to(x.dtype)  # rounded once in half
     targets = (mine * y + (1 - mine) * y[partner]).to(y.dtype)
-    return as_lesson(batch)._replace(inputs=inputs, targets=targets)
+    return as_prepared(batch)._replace(inputs=inputs, targets=targets)
 
 
 def drawn_partner(batch: Batch) -> Int64[Tensor, "B"]:

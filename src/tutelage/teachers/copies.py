@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tutelage.randomness import mixed_seed
 from tutelage.teacher import Teacher
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 
 _ONLINE, _OFFLINE = 1, 2
 """first part of a seed: keeps the two ways of drawing copies apart"""
@@ -67,7 +67,7 @@ class Copies(Teacher):
         self.seed = seed
         self._kept: dict[int, Tensor] = {}
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Copy and augment."""
         fresh = self._stored_copies(batch) if self.offline else self._drawn(batch)
         inputs = torch.cat([batch.inputs, fresh]) if self.include_original else fresh
@@ -98,8 +98,8 @@ class Copies(Teacher):
         return self._kept[example]
 
 
-def repeated(batch: Batch, k: int) -> Lesson:
-    """A lesson that repeats every example k times, copy by copy."""
+def repeated(batch: Batch, k: int) -> PreparedBatch:
+    """A prepared batch that repeats every example k times, copy by copy."""
     rows = torch.arange(len(batch.ids), device=batch.ids.device).repeat(k)
     targets, ids = batch.targets[rows], batch.ids[rows]
-    return Lesson(batch.inputs, targets, ids, rows, autocast=batch.autocast)
+    return PreparedBatch(batch.inputs, targets, ids, rows, autocast=batch.autocast)

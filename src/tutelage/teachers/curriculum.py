@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from tutelage.errors import nearest
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 Beyond = Literal["paper", "safe"]
 
@@ -54,9 +54,9 @@ class Curriculum(Teacher):
         self.network.train()
         return self
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] in (0, 1)."""
-        inputs = lesson.inputs
+        inputs = prepared.inputs
         if self.uses_progress:
             when = observation.progress.fraction
             when = min(when, 1.0) if self.beyond == "safe" else when

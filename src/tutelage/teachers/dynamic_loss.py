@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to, wide
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 FACTS = 4
 """how many facts about the student's training the teacher sees"""
@@ -56,9 +56,9 @@ class DynamicLoss(Teacher):
         square = self.classes**2
         return flat[:square].reshape(self.classes, self.classes), flat[square:]
 
-    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Losses [L]."""
-        logits, targets = wide(observation.logits), lesson.targets
+        logits, targets = wide(observation.logits), prepared.targets
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         hits = (logits.argmax(1) == labels.argmax(1)).to(logits.dtype)

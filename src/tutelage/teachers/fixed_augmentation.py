@@ -6,7 +6,7 @@ from tutelage.augment import Policy
 from tutelage.augment.actions import performed_on, require_statistics
 from tutelage.augment.draws import ExampleRandom
 from tutelage.teacher import Teacher
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 
 class FixedAugmentation(Teacher):
@@ -31,8 +31,8 @@ class FixedAugmentation(Teacher):
         self.policy = policy
         self.mean, self.std = require_statistics(mean, std)
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Augment a batch."""
         actions = self.policy.draw(ExampleRandom(batch.seed, batch.ids, len(batch.ids)))
         changed = performed_on(batch.inputs, self.policy.space, actions, self.mean, self.std)
-        return as_lesson(batch)._replace(inputs=changed)
+        return as_prepared(batch)._replace(inputs=changed)

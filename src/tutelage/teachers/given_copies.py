@@ -3,7 +3,7 @@
 from tutelage.errors import UsageError
 from tutelage.teacher import Teacher
 from tutelage.teachers.copies import repeated
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 
 
 class GivenCopies(Teacher):
@@ -14,7 +14,7 @@ class GivenCopies(Teacher):
     is the unchanged example, it can be combined with ``WorstCaseSoft``.
     """
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Flatten the copies into rows."""
         if batch.inputs.ndim < 2:
             raise UsageError(

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 from tutelage.validation.shapes import require_tensors
 
 
@@ -49,14 +49,14 @@ class GivenWeights(Teacher):
         self.register_buffer("ids", known)
         self.register_buffer("weights", single)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Look up weights [L] by id."""
-        places = torch.searchsorted(self.ids, lesson.ids).clamp(max=len(self.ids) - 1)
-        lacking = self.ids[places] != lesson.ids
+        places = torch.searchsorted(self.ids, prepared.ids).clamp(max=len(self.ids) - 1)
+        lacking = self.ids[places] != prepared.ids
         if bool(lacking.any()):
             raise UsageError(
-                f"no weight is given for the examples with ids {_named(lesson.ids[lacking])}: "
-                "give one for each that the student is trained on."
+                f"no weight is given for the examples with ids {_named(prepared.ids[lacking])}:"
+                " give one for each that the student is trained on."
             )
         return self.weights[places]
 

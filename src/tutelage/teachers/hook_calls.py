@@ -14,7 +14,7 @@ from tutelage.functional.replay import replay
 from tutelage.functional.trees import dtypes_in, in_dtype
 from tutelage.precision import FULL, autocast_now
 from tutelage.teacher import implements
-from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
+from tutelage.types import Batch, Observation, Params, PreparedBatch, as_prepared
 
 
 class _HookCall(nn.Module):
@@ -30,59 +30,62 @@ class _HookCall(nn.Module):
         return getattr(self.teacher, self.method)(*args)
 
 
-def prepare(teacher: nn.Module, params: Params, batch: Batch) -> Lesson:
+def prepare(teacher: nn.Module, params: Params, batch: Batch) -> PreparedBatch:
     """Call ``prepare``; the batch itself where the teacher has none."""
     buffers = batch.teacher_buffers
     if not implements(teacher, "prepare"):
-        return as_lesson(batch)._replace(teacher_buffers=buffers)
+        return as_prepared(batch)._replace(teacher_buffers=buffers)
     buffers_out: Params = {}
-    lesson = _call(
+    prepared = _call(
         teacher, "prepare", params, batch, buffers=buffers or {}, buffers_out=buffers_out
     )
     if buffers_out:
         buffers = {**(buffers or {}), **buffers_out}
-    lesson = lesson._replace(autocast=batch.autocast, teacher_buffers=buffers)
-    if lesson.inputs.dtype == batch.inputs.dtype or not batch.inputs.is_floating_point():
-        return lesson
-    return lesson._replace(inputs=lesson.inputs.to(batch.inputs.dtype))
+    prepared = prepared._replace(autocast=batch.autocast, teacher_buffers=buffers)
+    if prepared.inputs.dtype == batch.inputs.dtype or not batch.inputs.is_floating_point():
+        return prepared
+    return prepared._replace(inputs=prepared.inputs.to(batch.inputs.dtype))
 
 
 def weigh(
     teacher: nn.Module,
     params: Params,
-    lesson: Lesson,
+    prepared: PreparedBatch,
     observation: Observation,
     buffers_out: Params | None = None,
 ) -> Tensor:
     """Call ``weigh``; ones where the teacher has none."""
     if not implements(teacher, "weigh"):
         return torch.ones_like(observation.losses)
-    return _call_after_forward(teacher, "weigh", params, lesson, observation, buffers_out)
+    return _call_after_forward(teacher, "weigh", params, prepared, observation, buffers_out)
 
 
 def row_losses(
     teacher: nn.Module,
     params: Params,
-    lesson: Lesson,
+    prepared: PreparedBatch,
     observation: Observation,
     buffers_out: Params | None = None,
 ) -> Tensor:
     """Call ``row_losses``; the objective's losses where the teacher has none."""
     if not implements(teacher, "row_losses"):
         return observation.losses
-    return _call_after_forward(teacher, "row_losses", params, lesson, observation, buffers_out)
+    return _call_after_forward(
+        teacher, "row_losses", params, prepared, observation, buffers_out
+    )
 
 
 def log_prob(
-    teacher: nn.Module, params: Params, lesson: Lesson, observation: Observation
+    teacher: nn.Module, params: Params, prepared: PreparedBatch, observation: Observation
 ) -> Tensor:
     """Call ``log_prob``."""
     if not implements(teacher, "log_prob"):
         raise ValueError(
             f"{type(teacher).__name__} samples nothing, so that a reward cannot teach it: give "
-            "its lessons a log_prob, or use a signal that differentiates, such as Lookahead."
+            "its prepared batches a log_prob, or use a signal that differentiates, such as "
+            "Lookahead."
         )
-    return _call_after_forward(teacher, "log_prob", params, lesson, observation, None)
+    return _call_after_forward(teacher, "log_prob", params, prepared, observation, None)
 
 
 def entropy(teacher: nn.Module, params: Params) -> Tensor:
@@ -99,14 +102,14 @@ def _call_after_forward(
     teacher: nn.Module,
     hook: str,
     params: Params,
-    lesson: Lesson,
+    prepared: PreparedBatch,
     observation: Observation,
     buffers_out: Params | None,
 ) -> Tensor:
     # with the buffers that ``prepare`` left, and those of the teacher's memory
-    buffers = {**(lesson.teacher_buffers or {}), **observation.progress.memory}
+    buffers = {**(prepared.teacher_buffers or {}), **observation.progress.memory}
     return _call(
-        teacher, hook, params, lesson, observation, buffers=buffers, buffers_out=buffers_out
+        teacher, hook, params, prepared, observation, buffers=buffers, buffers_out=buffers_out
     )
 
 
@@ -114,7 +117,7 @@ def _call(
     teacher: nn.Module,
     hook: str,
     params: Params,
-    *args: Batch | Lesson | Observation,
+    *args: Batch | PreparedBatch | Observation,
     buffers: Mapping[str, Tensor] = MappingProxyType({}),
     buffers_out: Params | None = None,
 ) -> Any:
@@ -157,7 +160,7 @@ def _running_statistics(teacher: nn.Module) -> frozenset[str]:
 
 
 def _wider(
-    teacher: nn.Module, params: Params, args: Sequence[Batch | Lesson | Observation]
+    teacher: nn.Module, params: Params, args: Sequence[Batch | PreparedBatch | Observation]
 ) -> torch.dtype | None:
     # the wider dtype of teacher and student, if anything is narrower; None under autocast
     first = next(iter(params.values()), None) if params else next(teacher.parameters(), None)

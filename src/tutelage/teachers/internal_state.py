@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tutelage.errors import UsageError, nearest
 from tutelage.functional.taps import known_width, tap_width
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 LEVELS = ("centred", "free")
 
@@ -37,7 +37,7 @@ class InternalState(Teacher):
         surface: Surface facts in M, any of ``SURFACE``; the paper's M1 is ``PAPER_SURFACE``.
         hidden_layers: k of the paper's MLP-k; 0 is the linear teacher.
         width: Units of a hidden layer; the width of the input if None.
-        deep: Keep ``dw/dtheta`` in the student's gradient (the paper's deeper interaction).
+        attached: Keep ``dw/dtheta`` in the student's gradient (the paper's deeper interaction).
             Without it a hypergradient over several steps leaves out what an earlier step does
             to later weights. With it, too, mean loss and best accuracy are plain numbers.
         tap_width: Features per example at ``tap``, where it cannot be read off the student.
@@ -59,7 +59,7 @@ class InternalState(Teacher):
         surface: Sequence[str] = (),
         hidden_layers: int = 0,
         width: int | None = None,
-        deep: bool = False,
+        attached: bool = False,
         tap_width: int | None = None,
         level: str = "free",
     ) -> None:
@@ -80,7 +80,7 @@ class InternalState(Teacher):
         self.taps = () if tap is None else (tap,)
         self.label = label
         self.surface = tuple(surface)
-        self.deep = deep
+        self.attached = attached
         self.uses_progress = not {"progress", "mean_loss", "best_accuracy"}.isdisjoint(surface)
         self.tap_width = 0 if tap is None else width_of(student, tap, tap_width)
         size = max((place.stop for place in self.columns().values()), default=0)
@@ -107,7 +107,7 @@ class InternalState(Teacher):
                 start += width
         return found
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] in (0, 1).
 
         Note: raises ``UsageError`` where it looks at the label or prediction, but rows are
@@ -118,7 +118,7 @@ class InternalState(Teacher):
             self._require_classes(logits)
         looks = self.label or "margin" in self.surface
         one_hot = (
-            _one_hot(lesson.targets, logits.shape[-1]).to(logits.dtype)
+            _one_hot(prepared.targets, logits.shape[-1]).to(logits.dtype)
             if looks
             else torch.zeros_like(logits)
         )

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tutelage.precision import wide
 from tutelage.teacher import Teacher, implements, taps_of, uses_progress
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 TINY = 1e-6
 """probabilities are kept this far from 0 and 1, so that their logarithms are finite"""
@@ -39,21 +39,21 @@ class KeepOrDrop(Teacher):
         self.taps = taps_of(keeps)
         self.uses_progress = uses_progress(keeps)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Draw weights [L] in {0, 1}."""
-        p = self._probability(lesson, observation)
+        p = self._probability(prepared, observation)
         return self._kept(p).to(p.dtype)
 
-    def log_prob(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def log_prob(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """The log-probability of what ``weigh`` draws from the same random numbers."""
-        p = self._probability(lesson, observation)
+        p = self._probability(prepared, observation)
         rows = torch.where(self._kept(p), p, 1 - p).log()
-        examples = int(lesson.group.max()) + 1 if len(rows) else 0
-        return rows.new_zeros(examples).index_add(0, lesson.group, rows)
+        examples = int(prepared.group.max()) + 1 if len(rows) else 0
+        return rows.new_zeros(examples).index_add(0, prepared.group, rows)
 
-    def _probability(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def _probability(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         weigh = cast(Callable[..., Tensor], self.keeps.weigh)
-        p = weigh(lesson, observation).reshape(len(observation.losses))
+        p = weigh(prepared, observation).reshape(len(observation.losses))
         return wide(p).clamp(TINY, 1 - TINY)  # bfloat16 draws a zero every 256 numbers
 
     def _kept(self, p: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from tutelage.losses.targets import one_hot
 from tutelage.teacher import Teacher
 from tutelage.teachers.internal_state import margin
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 HIDDEN = 12
 """units of the hidden layer"""
@@ -24,23 +24,23 @@ class KeepProbability(Teacher):
 
     Args:
         classes: C, the number of classes.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
     """
 
     uses_progress = True
 
-    def __init__(self, classes: int, *, deep: bool = False) -> None:
+    def __init__(self, classes: int, *, attached: bool = False) -> None:
         super().__init__()
         self.classes = classes
-        self.deep = deep
+        self.attached = attached
         last = nn.Linear(HIDDEN, 1)
         self.net = nn.Sequential(nn.Linear(2 * classes + 5, HIDDEN), nn.Tanh(), last)
         nn.init.constant_(last.bias, BIAS)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Keep probabilities [L]."""
-        logits, targets, progress = observation.logits, lesson.targets, observation.progress
+        logits, targets, progress = observation.logits, prepared.targets, observation.progress
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         labels = labels.to(logits.dtype)

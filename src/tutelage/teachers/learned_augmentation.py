@@ -13,7 +13,7 @@ from tutelage.augment import Actions, Space, space_named
 from tutelage.augment.actions import performed_on, require_statistics, with_signs
 from tutelage.augment.draws import ExampleRandom
 from tutelage.teacher import Teacher
-from tutelage.types import Batch, Lesson, Observation, Params, as_lesson
+from tutelage.types import Batch, Observation, Params, PreparedBatch, as_prepared
 
 COUNT, OPERATION, LEVEL, KEPT = 1, 2, 3, 4
 """streams of draws: how many, which, how strong, and whether"""
@@ -164,12 +164,12 @@ class LearnedAugmentation(Teacher):
         each = torch.where(d, done, F.logsigmoid(-self.keep)[a])
         return self.count.log_softmax(0)[r - 1] + (each * given).sum(1)
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Augment a batch."""
         count, actions = self.draw(batch.seed, batch.ids)
         changed = performed_on(batch.inputs, self.space, actions, self.mean, self.std)
         log_prob = self.log_probability(count, actions)
-        return as_lesson(batch)._replace(inputs=changed, log_prob=log_prob)
+        return as_prepared(batch)._replace(inputs=changed, log_prob=log_prob)
 
     def entropy(self) -> Float[Tensor, ""]:
         """The summed entropy of all distributions."""
@@ -181,7 +181,7 @@ class LearnedAugmentation(Teacher):
             for logits in (self.count, self.strength)
         )
 
-    def remember(self, lesson: Lesson, observation: Observation) -> Params:  # noqa: ARG002 - the interface
+    def remember(self, prepared: PreparedBatch, observation: Observation) -> Params:  # noqa: ARG002 - the interface
         """Record the policy at intervals."""
         step = int(self.taken)
         past, apart = self.past, _apart(step)

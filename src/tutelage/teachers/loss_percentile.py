@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.precision import wide
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class LossPercentile(nn.Module):
@@ -44,6 +44,10 @@ class LossPercentile(nn.Module):
         now = wide(losses).quantile(self.percentile, interpolation="nearest")
         return self.decay * self.level + (1 - self.decay) * now
 
-    def remember(self, lesson: Lesson, observation: Observation) -> Mapping[str, Tensor]:  # noqa: ARG002 - the interface
+    def remember(
+        self,
+        prepared: PreparedBatch,  # noqa: ARG002 - the interface
+        observation: Observation,
+    ) -> Mapping[str, Tensor]:
         """The average after a step."""
         return {"level": self(observation.losses)}

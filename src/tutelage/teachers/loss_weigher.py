@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class LossWeigher(Teacher):
@@ -17,7 +17,7 @@ class LossWeigher(Teacher):
         width: Units of the hidden layer.
         normalise: ``"mean"`` rescales weights to mean 1 over the batch, as in the paper; None
             leaves them, as the authors' later script does.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 
     Raises:
@@ -25,16 +25,16 @@ class LossWeigher(Teacher):
     """
 
     def __init__(
-        self, *, width: int = 100, normalise: Normalise = "mean", deep: bool = False
+        self, *, width: int = 100, normalise: Normalise = "mean", attached: bool = False
     ) -> None:
         super().__init__()
         if normalise not in ("mean", None):
             raise ValueError(f"normalise must be 'mean' or None, got '{normalise}'.")
         self.width = width
-        self.deep = deep
+        self.attached = attached
         self.normalise: Normalise = normalise
         self.net = nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] in (0, 1)."""
         return self.net(observation.losses.unsqueeze(1)).sigmoid().squeeze(1)

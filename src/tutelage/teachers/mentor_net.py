@@ -7,7 +7,7 @@ from tutelage.losses.objectives import Normalise
 from tutelage.losses.targets import require_classes_of
 from tutelage.teacher import Teacher
 from tutelage.teachers.loss_percentile import LossPercentile
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 from tutelage.validation.ranges import require_not_negative
 
 EPOCHS = 100
@@ -34,7 +34,7 @@ class MentorNetPD(Teacher):
         decay: Of the moving average, per step.
         burn_in: Share of the run in which all count the same.
         dropout: Share of each batch that is left out then.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 
     Raises:
@@ -52,7 +52,7 @@ class MentorNetPD(Teacher):
         decay: float = 0.5,
         burn_in: float = 0.2,
         dropout: float = 0.5,
-        deep: bool = False,
+        attached: bool = False,
     ) -> None:
         super().__init__()
         require_not_negative("width", width)
@@ -60,10 +60,10 @@ class MentorNetPD(Teacher):
         self.width = width
         self.burn_in = burn_in
         self.dropout = dropout
-        self.deep = deep
+        self.attached = attached
         self.average = LossPercentile(percentile=percentile, decay=decay)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] in [0, 1]."""
         losses = observation.losses
         if observation.progress.fraction < self.burn_in:
@@ -95,7 +95,7 @@ class MentorNetDD(Teacher):
         decay: Of the moving average, per step.
         burn_in: Share of the run in which all count the same.
         dropout: Share of each batch that is left out then.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 
     Raises:
@@ -113,14 +113,14 @@ class MentorNetDD(Teacher):
         decay: float = 0.5,
         burn_in: float = 0.2,
         dropout: float = 0.5,
-        deep: bool = False,
+        attached: bool = False,
     ) -> None:
         super().__init__()
         _require_shares(burn_in=burn_in, dropout=dropout)
         self.classes = classes
         self.burn_in = burn_in
         self.dropout = dropout
-        self.deep = deep
+        self.attached = attached
         self.average = LossPercentile(percentile=percentile, decay=decay)
         self.gates = nn.Linear(2, 4)
         self.labels = nn.Embedding(classes, 2)
@@ -128,17 +128,17 @@ class MentorNetDD(Teacher):
         self.register_buffer("epochs", torch.randn(EPOCHS, 5))
         self.net = nn.Sequential(nn.Linear(2 + 5 + 2, 20), nn.Tanh(), nn.Linear(20, 1))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] in [0, 1]."""
         losses, fraction = observation.losses, observation.progress.fraction
         if fraction < self.burn_in:
             return _some(losses, self.dropout)
-        if lesson.targets.device.type == "cpu":
-            require_classes_of(lesson.targets, self.classes, type(self).__name__)
+        if prepared.targets.device.type == "cpu":
+            require_classes_of(prepared.targets, self.classes, type(self).__name__)
         above = losses - self.average(losses)
         gate, candidate = self.gates(torch.stack([losses, above], 1)).chunk(2, dim=1)
         epoch = self.epochs[min(int(EPOCHS * fraction), EPOCHS - 1)].expand(len(losses), -1)
-        seen = [self.labels(lesson.targets.long()), epoch, gate.sigmoid() * candidate.tanh()]
+        seen = [self.labels(prepared.targets.long()), epoch, gate.sigmoid() * candidate.tanh()]
         return self.net(torch.cat(seen, 1)).sigmoid().squeeze(1)
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to, wide
 from tutelage.teachers.internal_state import internal_of, width_of
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class MetaLabelCorrection(nn.Module):
@@ -63,17 +63,17 @@ class MetaLabelCorrection(nn.Module):
                 nn.init.xavier_normal_(layer.weight)
                 nn.init.zeros_(layer.bias)
 
-    def corrected(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def corrected(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """The targets in place of the given labels.
 
         Args:
-            lesson: What the student saw; targets [L], or [L, C], whose embedding is the mean.
+            prepared: What the student saw; targets [L], or [L, C], whose embedding is the mean.
             observation: The student's features.
 
         Returns:
             Soft labels [L, C] that sum to one.
         """
-        targets, (tap,) = lesson.targets, self.taps
+        targets, (tap,) = prepared.targets, self.taps
         soft = targets.is_floating_point()
         given = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         features = internal_of(observation, tap, self.tap_width).detach()
@@ -82,15 +82,15 @@ class MetaLabelCorrection(nn.Module):
             seen = [features.to(own), self.labels(given.to(own))]
             return self.net(torch.cat(seen, 1)).softmax(1)
 
-    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """What the student descends for each row.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: Its logits [L, C] and features.
 
         Returns:
             Cross entropy with the corrected targets [L], in nats.
         """
         log_p = wide(observation.logits).log_softmax(1)
-        return -(self.corrected(lesson, observation).to(log_p) * log_p).sum(1)
+        return -(self.corrected(prepared, observation).to(log_p) * log_p).sum(1)

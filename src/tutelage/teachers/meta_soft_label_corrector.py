@@ -9,7 +9,7 @@ from tutelage.errors import UsageError
 from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to, wide
 from tutelage.teachers.by_id import order_of, rows_of
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 from tutelage.validation.shapes import require_tensors
 
 
@@ -63,19 +63,19 @@ class MetaSoftLabelCorrector(nn.Module):
             nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1)) for _ in range(2)
         )
 
-    def corrected(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def corrected(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """The targets in place of the given labels.
 
         Args:
-            lesson: What the student saw; targets [L] or [L, C].
+            prepared: What the student saw; targets [L] or [L, C].
             observation: Its logits [L, C].
 
         Returns:
             Soft labels [L, C] that sum to one.
         """
-        z = self.previous[rows_of(self.ids, lesson.ids, "no earlier target is there")]
+        z = self.previous[rows_of(self.ids, prepared.ids, "no earlier target is there")]
         log_p = wide(observation.logits).detach().log_softmax(1)
-        targets, classes = lesson.targets, z.shape[1]
+        targets, classes = prepared.targets, z.shape[1]
         soft = targets.is_floating_point()
         y = targets if soft else one_hot(targets, classes, type(self).__name__)
         y, z = y.to(log_p), z.to(log_p)
@@ -83,31 +83,33 @@ class MetaSoftLabelCorrector(nn.Module):
         beta = _coefficient(self.by_previous, -(z * log_p).sum(1))
         return alpha * y + (1 - alpha) * (beta * z + (1 - beta) * log_p.exp())
 
-    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """What the student descends for each row.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: Its logits [L, C].
 
         Returns:
             Cross entropy with the corrected targets [L], in nats.
         """
         log_p = wide(observation.logits).log_softmax(1)
-        return -(self.corrected(lesson, observation) * log_p).sum(1)
+        return -(self.corrected(prepared, observation) * log_p).sum(1)
 
-    def remember(self, lesson: Lesson, observation: Observation) -> Mapping[str, Tensor]:
+    def remember(
+        self, prepared: PreparedBatch, observation: Observation
+    ) -> Mapping[str, Tensor]:
         """The targets of a step that was taken, in place of those before.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: Its logits.
 
         Returns:
             z of all examples.
         """
-        rows = rows_of(self.ids, lesson.ids, "no earlier target is there")
-        found = self.corrected(lesson, observation).to(self.previous)
+        rows = rows_of(self.ids, prepared.ids, "no earlier target is there")
+        found = self.corrected(prepared, observation).to(self.previous)
         return {"previous": self.previous.index_copy(0, rows, found)}
 
 

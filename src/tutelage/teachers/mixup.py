@@ -5,7 +5,7 @@ from torch.distributions import Beta
 
 from tutelage.teacher import Teacher
 from tutelage.teachers.blending import blend, drawn_partner
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 from tutelage.validation.ranges import require_above_zero
 
 
@@ -28,7 +28,7 @@ class Mixup(Teacher):
         self.classes = classes
         self.alpha = alpha
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Blend a batch."""
         partner, x = drawn_partner(batch), batch.inputs
         alpha = torch.tensor(self.alpha, dtype=torch.float64, device="cpu")

@@ -33,7 +33,7 @@ def for_other_classes(
         surface=teacher.surface,
         hidden_layers=teacher.hidden_layers,
         width=teacher.width,
-        deep=bool(teacher.deep),
+        attached=bool(teacher.attached),
         tap_width=teacher.tap_width or None,
         level=teacher.level,
     )

@@ -15,7 +15,7 @@ from tutelage.losses.objectives import Normalise
 from tutelage.precision import FULL, autocast_to
 from tutelage.teachers.blending import soft_labels
 from tutelage.teachers.by_id import order_of, rows_of
-from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 from tutelage.validation.shapes import require_tensors
 
 FACTS = 4
@@ -172,7 +172,7 @@ class OutOfFoldTargets(nn.Module):
                 found = found + self.table[self.pairs[rows, 0], self.pairs[rows, 1]]
         return found
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Move the targets.
 
         Args:
@@ -187,19 +187,19 @@ class OutOfFoldTargets(nn.Module):
         start = math.log(self.share / (1 - self.share))
         share = (self.logits(batch.ids)[:, 1:].to(kind) + start).sigmoid()
         targets = (1 - share) * given.to(kind) + share * closed.to(kind)
-        return as_lesson(batch)._replace(targets=targets.to(given.dtype))
+        return as_prepared(batch)._replace(targets=targets.to(given.dtype))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """How much each row counts.
 
         Args:
-            lesson: What the student saw.
+            prepared: What the student saw.
             observation: What its forward pass revealed.
 
         Returns:
             Weights [L] in (0, 1).
         """
-        return self.logits(lesson.ids)[:, 0].sigmoid()
+        return self.logits(prepared.ids)[:, 0].sigmoid()
 
     def targets(self) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N"]]:
         """What it has come to, for another round of folds or to look at.

@@ -14,9 +14,9 @@ from tutelage.teacher import (
     normalise_of,
     taps_of,
     uses_progress,
-    weighs_deeply,
+    weights_attached,
 )
-from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 
 
 class Permuted(Teacher):
@@ -44,24 +44,24 @@ class Permuted(Teacher):
         self.learned = learned
         self.normalise: Normalise = normalise_of(learned)
         self.taps = taps_of(learned)
-        self.deep = weighs_deeply(learned)
+        self.attached = weights_attached(learned)
         self.at_test = acts_at_test(learned)
         self.uses_progress = uses_progress(learned)
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Prepare each image by another image's mask."""
         if not hasattr(self.learned, "mask"):
-            return as_lesson(batch)
+            return as_prepared(batch)
         mask = cast(Callable[..., Tensor], self.learned.mask)(batch.inputs)
-        return as_lesson(batch)._replace(inputs=batch.inputs * _permuted(mask))
+        return as_prepared(batch)._replace(inputs=batch.inputs * _permuted(mask))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Permuted weights [L]."""
         if not implements(self.learned, "weigh"):
             return torch.ones_like(observation.losses)
         # on the buffers that are set by now
         own = cast(Callable[..., Tensor], self.learned.weigh)
-        return _permuted(own(lesson, observation))
+        return _permuted(own(prepared, observation))
 
 
 def _permuted(rows: Tensor) -> Tensor:

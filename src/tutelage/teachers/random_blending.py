@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tutelage.teacher import Teacher
 from tutelage.teachers.blending import blend_by_class
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 
 
 class RandomBlending(Teacher):
@@ -29,6 +29,6 @@ class RandomBlending(Teacher):
         drawn = torch.empty(classes, classes).uniform_(0.5, 1, generator=generator)
         self.register_buffer("shares", drawn)
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Blend a batch."""
         return blend_by_class(batch, self.shares)

@@ -4,7 +4,7 @@ import torch
 
 from tutelage.teacher import Teacher
 from tutelage.teachers.attention_mask import checked_sigma, gaussian
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 
 
 class RandomMask(Teacher):
@@ -29,11 +29,11 @@ class RandomMask(Teacher):
         self.sigma = checked_sigma(sigma)
         self.background = background
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Mask a batch."""
         x = batch.inputs
         height, width = x.shape[-2:]
         sides = torch.tensor([height, width], device="cpu")
         centre = (torch.rand(len(x), 2, device="cpu") * sides - 0.5).to(x.device, x.dtype)
         mask = gaussian(centre, height, width, self.sigma) + self.background
-        return as_lesson(batch)._replace(inputs=x * mask)
+        return as_prepared(batch)._replace(inputs=x * mask)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class SelfPaced(Teacher):
@@ -37,7 +37,7 @@ class SelfPaced(Teacher):
         self.full_at = full_at
         self.end = end
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] in {0, 1}."""
         losses = observation.losses
         grown = min(observation.progress.fraction / self.full_at, 1.0)

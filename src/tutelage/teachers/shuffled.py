@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tutelage.teacher import Teacher
 from tutelage.teachers.blending import Blending, blend_by_class
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 
 
 class Shuffled(Teacher):
@@ -32,6 +32,6 @@ class Shuffled(Teacher):
         order = torch.randperm(shares.numel(), generator=generator).to(shares.device)
         self.register_buffer("shares", shares.flatten()[order].reshape(shares.shape))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Blend a batch."""
         return blend_by_class(batch, self.shares)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tutelage.errors import nearest
 from tutelage.teacher import Teacher
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 from tutelage.validation.shapes import require_known_ids
 
 Policy = Literal["inverted", "softmax"]
@@ -40,7 +40,7 @@ class SplitSampler(Teacher):
     17 between logits on. Score: ``d log p_i / d s_j = -q_i (delta_ij - q_j) / (1 - q_i)``.
 
     The parts may be those of one data set or several data sets. Drawing does not differentiate;
-    the teacher learns by policy gradient from ``log_prob`` of the lesson.
+    the teacher learns by policy gradient from ``log_prob`` of the prepared batch.
 
     Source: Müller et al. 2021, In-Loop Meta-Learning with Gradient-Alignment Reward, section 3.
 
@@ -107,7 +107,7 @@ class SplitSampler(Teacher):
         )  # at * sizes may round up to sizes
         return Draw(part, place, ends - sizes + place)
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Add the log-probability of each example's part.
 
         Note: ids of no part are a ``UsageError`` on the CPU.
@@ -115,4 +115,4 @@ class SplitSampler(Teacher):
         known = (batch.ids >= 0) & (batch.ids < self.ends[-1])
         require_known_ids(batch.ids, known, "SplitSampler has no part")
         part = torch.bucketize(batch.ids, self.ends, right=True)
-        return as_lesson(batch)._replace(log_prob=self.log_probs()[part])
+        return as_prepared(batch)._replace(log_prob=self.log_probs()[part])

@@ -9,7 +9,7 @@ from tutelage.losses.targets import one_hot
 from tutelage.teacher import Teacher
 from tutelage.teachers.copies import repeated
 from tutelage.teachers.worst_case_soft import probabilities
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 from tutelage.validation.shapes import require_tensors
 
 
@@ -52,7 +52,7 @@ class StoredCopies(Teacher):
         self.k = 1 + inputs.shape[1]
         self._places = places
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Look up the copies."""
         if missing := [i for i in batch.ids.tolist() if i not in self._places]:
             raise ValueError(
@@ -66,9 +66,9 @@ class StoredCopies(Teacher):
             )
         rows = torch.tensor([self._places[i] for i in batch.ids.tolist()])
         inputs = torch.cat([batch.inputs, _by_copy(self.inputs, rows, batch.inputs)])
-        lesson = repeated(batch, self.k)._replace(inputs=inputs)
+        prepared = repeated(batch, self.k)._replace(inputs=inputs)
         if self.targets is None:
-            return lesson
+            return prepared
         own, stored = batch.targets, self.targets
         if stored.ndim > 2 and own.ndim == 1:
             own = one_hot(own, stored.shape[2], type(self).__name__).to(stored.dtype)
@@ -80,7 +80,7 @@ class StoredCopies(Teacher):
         if own.is_floating_point() or stored.is_floating_point():
             kind = torch.promote_types(own.dtype, stored.dtype)
             own = own.to(torch.promote_types(kind, torch.float32))
-        return lesson._replace(targets=torch.cat([own, _by_copy(stored, rows, own)]))
+        return prepared._replace(targets=torch.cat([own, _by_copy(stored, rows, own)]))
 
 
 def _by_copy(stored: Tensor, rows: Tensor, like: Tensor) -> Tensor:

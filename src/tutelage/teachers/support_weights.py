@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from tutelage.losses.objectives import Normalise, nonzero
 from tutelage.losses.targets import one_hot
 from tutelage.teacher import Teacher
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class SupportWeights(Teacher):
@@ -49,12 +49,12 @@ class SupportWeights(Teacher):
         self.network.train()
         return self
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights of the support examples."""
-        x = lesson.inputs
+        x = prepared.inputs
         step = torch.full_like(x[:, :1], min(observation.progress.fraction, 1.0))
         image = self.network(torch.cat([x, step], 1))
-        label = one_hot(lesson.targets, self.classes, type(self).__name__).to(x.dtype)
+        label = one_hot(prepared.targets, self.classes, type(self).__name__).to(x.dtype)
         t = self.head(torch.cat([image, self.embed(label)], 1)).sigmoid().squeeze(1)
         t = t.to(torch.promote_types(t.dtype, torch.float32))  # half under autocast
         return len(t) * t / nonzero(t.sum())

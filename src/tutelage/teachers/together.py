@@ -11,9 +11,9 @@ from tutelage.teacher import (
     implements,
     traits_of,
     uses_progress,
-    weighs_deeply,
+    weights_attached,
 )
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Observation, PreparedBatch
 
 
 class Together(Teacher):
@@ -22,16 +22,16 @@ class Together(Teacher):
     Args:
         prepares: A teacher with ``prepare``, such as one that makes copies.
         weighs: A teacher with ``weigh``.
-        deep: Keep ``dw/dtheta`` in the student's gradient; None: as ``weighs`` does. Where it
-            is left out, a hypergradient keeps what ``prepares`` does to the weights of the same
-            step, and leaves out what it does to those of later ones.
+        attached: Keep ``dw/dtheta`` in the student's gradient; None: as ``weighs`` does. Where
+            it is left out, a hypergradient keeps what ``prepares`` does to the weights of the
+            same step, and leaves out what it does to those of later ones.
 
     Raises:
         TypeError: If one of them lacks its moment.
     """
 
     def __init__(
-        self, prepares: nn.Module, weighs: nn.Module, *, deep: bool | None = None
+        self, prepares: nn.Module, weighs: nn.Module, *, attached: bool | None = None
     ) -> None:
         super().__init__()
         for teacher, moment in ((prepares, "prepare"), (weighs, "weigh")):
@@ -41,7 +41,7 @@ class Together(Teacher):
         self.weighs = weighs
         for name, value in traits_of(weighs).items():
             setattr(self, name, value)
-        self.deep = weighs_deeply(weighs) if deep is None else deep
+        self.attached = weights_attached(weighs) if attached is None else attached
         self.at_test = acts_at_test(prepares)
         self.uses_progress = uses_progress(prepares) or uses_progress(weighs)
         if implements(weighs, "row_losses"):  # a teacher gives losses where it has the method
@@ -49,10 +49,10 @@ class Together(Teacher):
         if implements(weighs, "log_prob"):  # and samples weights where it has that one
             vars(self)["log_prob"] = weighs.log_prob
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         """Prepare by the first teacher."""
-        return cast(Callable[..., Lesson], self.prepares.prepare)(batch)
+        return cast(Callable[..., PreparedBatch], self.prepares.prepare)(batch)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weigh by the second teacher."""
-        return cast(Callable[..., Tensor], self.weighs.weigh)(lesson, observation)
+        return cast(Callable[..., Tensor], self.weighs.weigh)(prepared, observation)

@@ -6,7 +6,7 @@ from torch import Tensor
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import Teacher
 from tutelage.teachers.within import softmax_within
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 class WorstCase(Teacher):
@@ -23,7 +23,7 @@ class WorstCase(Teacher):
     Args:
         temperature: ``lambda_P``, in the unit of the losses; infinity weighs all the same.
         drop_below: Share of the sum of the rows' gradients that a step may skip; 0 skips none.
-        deep: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
+        attached: Keep ``dw/dtheta`` in the student's gradient. Without it a hypergradient over
             several steps leaves out what an earlier step does to later weights.
 
     Raises:
@@ -34,23 +34,23 @@ class WorstCase(Teacher):
     normalise: Normalise = "group"
 
     def __init__(
-        self, temperature: float, *, drop_below: float = 0.0, deep: bool = False
+        self, temperature: float, *, drop_below: float = 0.0, attached: bool = False
     ) -> None:
         super().__init__()
         require_positive("temperature", temperature)
         require_share(drop_below)
-        if deep and drop_below:
+        if attached and drop_below:
             raise ValueError(
                 f"drop_below={drop_below} bounds what weights leave out of the gradient, which "
-                "deep=True adds to: give one of them."
+                "attached=True adds to: give one of them."
             )
         self.temperature = temperature
         self.drop_below = drop_below
-        self.deep = deep
+        self.attached = attached
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] of the copies."""
-        return softmax_within(observation.losses / self.temperature, lesson.group)
+        return softmax_within(observation.losses / self.temperature, prepared.group)
 
 
 class UniformCopies(Teacher):
@@ -58,7 +58,7 @@ class UniformCopies(Teacher):
 
     normalise: Normalise = "group"
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
         """Weights [L] of the copies."""
         return torch.ones_like(observation.losses)
 

@@ -11,16 +11,16 @@ from tutelage.precision import wide
 from tutelage.teacher import Teacher
 from tutelage.teachers.within import first_within, softmax_within
 from tutelage.teachers.worst_case import require_positive, require_share
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 from tutelage.validation.ranges import require_above_zero
 from tutelage.validation.shapes import require_tensors
 
-TargetRule = Callable[[Lesson, Tensor], Tensor]
-"""from the lesson and what the student predicts of each row's original, [L, C] probabilities or
-[L] numbers, to what the row shall give, of the same shape"""
+TargetRule = Callable[[PreparedBatch, Tensor], Tensor]
+"""from the prepared batch and what the student predicts of each row's original, [L, C]
+probabilities or [L] numbers, to what the row shall give, of the same shape"""
 
 
-def own_prediction(lesson: Lesson, predicted: Tensor) -> Tensor:  # noqa: ARG001 - the interface
+def own_prediction(prepared: PreparedBatch, predicted: Tensor) -> Tensor:  # noqa: ARG001 - the interface
     """The student's prediction of the original as the copies' target."""
     return predicted
 
@@ -36,7 +36,7 @@ class UnlessChanged:
 
     It does where a model that labelled copies and originals gives them another class (the
     highest probability), or numbers that differ by more than ``tolerance``. Then its label of
-    the copy, which the lesson has, is the target.
+    the copy, which the prepared batch has, is the target.
 
     Source: Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected
     Loss, section 3.3; for numbers section 4.2.
@@ -53,21 +53,21 @@ class UnlessChanged:
         """Check that tensors came; see the class."""
         require_tensors("UnlessChanged", originals=self.originals, ids=self.ids)
 
-    def __call__(self, lesson: Lesson, predicted: Tensor) -> Tensor:
+    def __call__(self, prepared: PreparedBatch, predicted: Tensor) -> Tensor:
         """The target of each row."""
-        if lesson.targets.shape != predicted.shape:
+        if prepared.targets.shape != predicted.shape:
             raise ValueError(
-                f"targets have shape {tuple(lesson.targets.shape)} but predictions "
+                f"targets have shape {tuple(prepared.targets.shape)} but predictions "
                 f"{tuple(predicted.shape)}: give copies the labels that a model predicts."
             )
         order = self.ids.argsort()
-        known, wanted = self.ids[order].contiguous(), lesson.ids.to(self.ids.device)
+        known, wanted = self.ids[order].contiguous(), prepared.ids.to(self.ids.device)
         place = torch.searchsorted(known, wanted).clamp(max=len(known) - 1)
         if not torch.equal(known[place], wanted):
             missing = int(wanted[known[place] != wanted][0])
             raise ValueError(f"there is no prediction of the example with id {missing}.")
         before = self.originals[order[place]].to(predicted.device, predicted.dtype)
-        labels = lesson.targets.to(predicted.dtype)
+        labels = prepared.targets.to(predicted.dtype)
         if predicted.ndim == 1:
             return torch.where((labels - before).abs() > self.tolerance, labels, predicted)
         changed = labels.argmax(1) != before.argmax(1)
@@ -99,7 +99,7 @@ class WorstCaseSoft(Teacher):
     """
 
     normalise: Normalise = None
-    deep = False  # of its weights; its losses are differentiated
+    attached = False  # of its weights; its losses are differentiated
 
     def __init__(
         self,
@@ -124,22 +124,22 @@ class WorstCaseSoft(Teacher):
         self.predict = predict
         self.detach_target = detach_target
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] of originals and copies."""
-        group = lesson.group
+        group = prepared.group
         first = first_within(group)
-        losses = self.row_losses(lesson, observation) / self.temperature
+        losses = self.row_losses(prepared, observation) / self.temperature
         shares = softmax_within(losses.index_fill(0, first, -torch.inf), group)
         weights = self.weight * shares.index_fill(0, first, 0)
         return weights.index_fill(0, first, 1) * (len(group) / max(len(first), 1))
 
-    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Losses [L]."""
-        first = first_within(lesson.group)
+        first = first_within(prepared.group)
         logits = wide(observation.logits)
-        predicted = self.predict(logits)[first][lesson.group]
-        targets = self.rule(lesson, predicted.detach() if self.detach_target else predicted)
-        copies = lesson._replace(targets=targets, aux=None)
+        predicted = self.predict(logits)[first][prepared.group]
+        targets = self.rule(prepared, predicted.detach() if self.detach_target else predicted)
+        copies = prepared._replace(targets=targets, aux=None)
         losses = losses_of(self.objective, logits, copies)
         own = observation.losses.to(losses.dtype)
         return losses.index_copy(0, first, own[first])

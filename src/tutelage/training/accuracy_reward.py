@@ -16,7 +16,7 @@ from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import correct_predictions
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Score
-from tutelage.training.forward import prediction_lesson
+from tutelage.training.forward import prediction_batch
 from tutelage.training.teacher_update import step_if_finite
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Params
@@ -155,7 +155,7 @@ def held_out_accuracy(tutor: Tutor, held_out: Iterable[Batch]) -> float:
     student.eval()
     right = [
         correct_predictions(
-            student(prediction_lesson(tutor.problem, batch).inputs),
+            student(prediction_batch(tutor.problem, batch).inputs),
             batch.targets,
             counts_of(tutor.problem.objective, batch.targets),
         )

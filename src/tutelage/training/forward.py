@@ -1,4 +1,4 @@
-"""The lesson and the forward pass of a real student step."""
+"""The prepared batch and the forward pass of a real student step."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -22,15 +22,15 @@ from tutelage.functional.replay_context import (
 from tutelage.functional.taps import tapped
 from tutelage.functional.trees import detached
 from tutelage.losses.objectives import logits_of, losses_of
-from tutelage.teacher import acts_at_test, implements, is_deep, taps_of
+from tutelage.teacher import acts_at_test, implements, is_attached, taps_of
 from tutelage.teachers.hook_calls import prepare
 from tutelage.types import (
     Batch,
-    Lesson,
     Observation,
+    PreparedBatch,
     Progress,
     Step,
-    as_lesson,
+    as_prepared,
 )
 
 
@@ -40,7 +40,7 @@ class StepResult(NamedTuple):
     loss: Tensor
     """scalar: the weighted training loss"""
     losses: Tensor
-    """[L] per row of the lesson, unweighted"""
+    """[L] per row of the prepared batch, unweighted"""
     weights: Tensor
     """[L] the teacher's weights, before normalisation"""
     ids: Tensor
@@ -56,9 +56,9 @@ class PreparedStep(NamedTuple):
 
     step: Step
     """its batch a copy, if it is kept"""
-    lesson: Lesson
+    prepared: PreparedBatch
     """what the teacher has prepared; a copy, if it is kept"""
-    rows: Lesson
+    rows: PreparedBatch
     """the tensors that the student is given, which it may write to in place"""
 
 
@@ -66,7 +66,7 @@ class ForwardPass(NamedTuple):
     """A real step with the student's outputs, weights and loss, attached to the graph."""
 
     step: Step
-    lesson: Lesson
+    prepared: PreparedBatch
     observation: Observation
     weights: Tensor
     """[L], before normalisation"""
@@ -96,11 +96,11 @@ def step_result(forward_pass: ForwardPass, held_out_loss: Tensor | None) -> Step
     """The record of a step, detached."""
     losses = forward_pass.observation.losses.detach()
     weights = forward_pass.weights.detach().reshape(losses.shape)
-    loss, ids = forward_pass.loss.detach(), forward_pass.lesson.ids
+    loss, ids = forward_pass.loss.detach(), forward_pass.prepared.ids
     return StepResult(loss, losses, weights, ids, held_out_loss, forward_pass.left_out)
 
 
-def prepare_lesson(problem: BilevelProblem, batch: Batch) -> Lesson:
+def prepare_batch(problem: BilevelProblem, batch: Batch) -> PreparedBatch:
     """Call the teacher's ``prepare`` without a graph."""
     with torch.no_grad(), replay_context(batch, batch.seed):
         return prepare(problem.teacher, {}, batch)
@@ -109,32 +109,32 @@ def prepare_lesson(problem: BilevelProblem, batch: Batch) -> Lesson:
 def prepare_step(
     problem: BilevelProblem, batch: Batch, progress: Progress, *, keep: bool
 ) -> PreparedStep:
-    """Make the lesson of a real step, and with ``keep`` copies of what the student is given."""
+    """Prepare the batch of a real step, with ``keep`` copies of what the student is given."""
     step = Step(clone_rows(batch) if keep else batch, progress, {})
-    rows = lesson = prepare_lesson(problem, batch)
+    rows = prepared = prepare_batch(problem, batch)
     if keep and implements(problem.teacher, "prepare"):
-        lesson = clone_rows(rows)
+        prepared = clone_rows(rows)
     elif keep:
-        lesson = as_lesson(step.batch)._replace(teacher_buffers=rows.teacher_buffers)
-    return PreparedStep(step, lesson, rows)
+        prepared = as_prepared(step.batch)._replace(teacher_buffers=rows.teacher_buffers)
+    return PreparedStep(step, prepared, rows)
 
 
-def prediction_lesson(problem: BilevelProblem, batch: Batch) -> Lesson:
-    """The lesson on which a student is evaluated: prepared where the teacher acts at test."""
+def prediction_batch(problem: BilevelProblem, batch: Batch) -> PreparedBatch:
+    """The batch on which a student is evaluated, prepared where the teacher acts at test."""
     if not acts_at_test(problem.teacher):
-        return as_lesson(batch)
+        return as_prepared(batch)
     with torch.no_grad():
-        return problem.lesson({}, batch)
+        return problem.prepare({}, batch)
 
 
 def run_forward(
     problem: BilevelProblem,
     student: nn.Module,
-    prepared: PreparedStep,
+    prepared_step: PreparedStep,
     alignments: Tensor | None = None,
 ) -> ForwardPass:
     """Run the student itself, with its hooks and wrappers, and weigh the rows."""
-    step, lesson, rows = prepared
+    step, prepared, rows = prepared_step
     taps, inner, parts = taps_of(problem.teacher), problem.student.module, []
     student = uncompiled(student) if taps else student
     for number, part in enumerate(problem.micro_batches(rows)):
@@ -145,21 +145,21 @@ def run_forward(
             losses = losses_of(problem.objective, outputs, part)
         parts.append(Observation(losses, logits_of(outputs), features, step.progress))
     observation = concatenate_observations(parts)._replace(alignments=alignments)
-    return apply_weights(problem, step, lesson, observation)
+    return apply_weights(problem, step, prepared, observation)
 
 
 def apply_weights(
-    problem: BilevelProblem, step: Step, lesson: Lesson, observation: Observation
+    problem: BilevelProblem, step: Step, prepared: PreparedBatch, observation: Observation
 ) -> ForwardPass:
     """Weigh the rows by the teacher's present parameters and reduce their losses."""
     seed, written = step.batch.seed, {}
-    if is_deep(problem.teacher):  # the student's gradient goes through weights and losses, too
+    if is_attached(problem.teacher):  # the gradient goes through weights and losses, too
         params = detached(dict(problem.teacher.named_parameters()))
-        weights = problem.weights(params, lesson, observation, seed, buffers_out=written)
-        losses = problem.row_losses(params, lesson, observation, seed, buffers_out=written)
+        weights = problem.weights(params, prepared, observation, seed, buffers_out=written)
+        losses = problem.row_losses(params, prepared, observation, seed, buffers_out=written)
     else:
         with torch.no_grad():
-            weights = problem.weights({}, lesson, observation, seed, buffers_out=written)
+            weights = problem.weights({}, prepared, observation, seed, buffers_out=written)
         losses = observation.losses
-    loss = problem.reduce(losses, weights, lesson)
-    return ForwardPass(step, lesson, observation, weights, loss, written=written)
+    loss = problem.reduce(losses, weights, prepared)
+    return ForwardPass(step, prepared, observation, weights, loss, written=written)

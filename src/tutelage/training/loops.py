@@ -69,7 +69,7 @@ def episodic(
         held_out: From an episode's number to the held-out batch of its final student.
         signal: Estimates the hypergradient through the whole run.
         objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses``.
-        seed: Where the randomness of lessons and of dropout starts from.
+        seed: Where the randomness of the teacher and of dropout starts from.
 
     Yields:
         One record per student; take as many as there shall be teacher steps.

@@ -20,17 +20,17 @@ from tutelage.functional.module_state import (
     state_kept,
     state_of,
 )
-from tutelage.functional.replay_context import clone_rows, replay_context, split_lesson
+from tutelage.functional.replay_context import clone_rows, replay_context, split_rows
 from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import plus
 from tutelage.losses.objectives import losses_of
 from tutelage.per_example.units import uses_batch_statistics
 from tutelage.precision import FULL
 from tutelage.randomness import seeded_generators
-from tutelage.teacher import drop_below_of, is_deep
+from tutelage.teacher import drop_below_of, is_attached
 from tutelage.training.forward import ForwardPass, PreparedStep, run_forward
 from tutelage.training.step_strategy import StepStrategy
-from tutelage.types import Lesson, Step
+from tutelage.types import PreparedBatch, Step
 
 FAILURES = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 """what a probe may raise on fewer rows"""
@@ -39,7 +39,7 @@ FAILURES = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 def forward_without_graph(
     problem: BilevelProblem,
     student: nn.Module,
-    prepared: PreparedStep,
+    prepared_step: PreparedStep,
     alignments: Tensor | None = None,
 ) -> ForwardPass:
     """A forward pass without a graph, for all rows' losses and weights.
@@ -47,10 +47,10 @@ def forward_without_graph(
     A row's weight may depend on all other rows, so that no micro-batch's share of the loss is
     known before all have passed. ``micro_batch_losses`` gives the gradient.
     """
-    if prepared.rows is prepared.lesson:
-        prepared = prepared._replace(lesson=clone_rows(prepared.lesson))
+    if prepared_step.rows is prepared_step.prepared:
+        prepared_step = prepared_step._replace(prepared=clone_rows(prepared_step.prepared))
     with torch.no_grad(), starting_state(problem, student) as states:
-        forward_pass = run_forward(problem, student, prepared, alignments)
+        forward_pass = run_forward(problem, student, prepared_step, alignments)
     return forward_pass._replace(before=states[-1])
 
 
@@ -83,11 +83,11 @@ def micro_batch_losses(
     """
     losses = forward_pass.observation.losses.detach().requires_grad_()
     with torch.enable_grad():
-        whole = problem.reduce(losses, forward_pass.weights, forward_pass.lesson)
+        whole = problem.reduce(losses, forward_pass.weights, forward_pass.prepared)
     (counts,) = torch.autograd.grad(whole, losses)
     done, state, seed = 0, forward_pass.before, forward_pass.step.batch.seed
     assert state is not None
-    for number, rows in enumerate(problem.micro_batches(forward_pass.lesson)):
+    for number, rows in enumerate(problem.micro_batches(forward_pass.prepared)):
         part, own = clone_rows(rows), problem.local_seed(seed + 1, number)
         with (
             replay_context(part, own),
@@ -99,7 +99,7 @@ def micro_batch_losses(
         done += len(found)
 
 
-def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -> bool:
+def require_separate_rows(problem: BilevelProblem, prepared: PreparedBatch, step: Step) -> bool:
     """Raise if the loss of a row depends on the other rows of its micro-batch.
 
     Rows of one micro-batch are evaluated together and in two halves, in full precision, on
@@ -110,9 +110,9 @@ def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -
         Whether this was checked: a batch of one micro-batch shows nothing.
     """
     assert problem.micro_batch is not None
-    if len(lesson.ids) <= problem.micro_batch:
+    if len(prepared.ids) <= problem.micro_batch:
         return False
-    rows = split_lesson(lesson._replace(autocast=FULL), max(2, problem.micro_batch))[0]
+    rows = split_rows(prepared._replace(autocast=FULL), max(2, problem.micro_batch))[0]
     whole, module, found = replace(problem, micro_batch=None), problem.student.module, None
     for mode in (nullcontext, evaluation_mode):
         kept = state_kept(problem.objective)
@@ -130,12 +130,12 @@ def require_separate_rows(problem: BilevelProblem, lesson: Lesson, step: Step) -
 
 
 def _depend(
-    problem: BilevelProblem, rows: Lesson, step: Step, seed_all: Callable[[int], None]
+    problem: BilevelProblem, rows: PreparedBatch, step: Step, seed_all: Callable[[int], None]
 ) -> bool | None:
     # whether the losses of halves differ from those of the whole; None: they are random
     state = in_full_precision(problem.student.state())
 
-    def losses(part: Lesson, seed: int) -> Tensor:
+    def losses(part: PreparedBatch, seed: int) -> Tensor:
         seed_all(seed)
         own = step._replace(batch=step.batch._replace(seed=seed))
         return problem.observe(state, part, own)[0].losses
@@ -146,7 +146,7 @@ def _depend(
     close = partial(torch.allclose, rtol=rounding, atol=rounding, equal_nan=True)
     if not close(whole, again):
         return None
-    halves = split_lesson(rows, (len(rows.ids) + 1) // 2)
+    halves = split_rows(rows, (len(rows.ids) + 1) // 2)
     return not close(whole, torch.cat([losses(half, 0) for half in halves]))
 
 
@@ -199,9 +199,9 @@ def require_micro_batch(problem: BilevelProblem, student: nn.Module) -> None:
         raise ValueError(f"micro_batch must be at least 1, got {problem.micro_batch}.")
     name = type(problem.teacher).__name__
     summed = problem.processes.averages and data_parallel(student) is None
-    deep = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
+    path = f"{name} keeps the path from weights to the student, so it needs a graph of all rows"
     reasons = {
-        deep: is_deep(problem.teacher),
+        path: is_attached(problem.teacher),
         f"{name} leaves rows out by drop_below": drop_below_of(problem.teacher) > 0,
         "the student is sharded": is_sharded(problem.student.module),
         "a wrapper around the student's own sums gradients": summed,

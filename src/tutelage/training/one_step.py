@@ -38,11 +38,11 @@ from tutelage.types import (
 )
 
 
-class OneStepTraining:
-    """The parts of a step that only ``OneStep`` signals have.
+class OneStepUpdater:
+    """Takes student steps whose own passes a ``OneStep`` signal uses, and the teacher's steps.
 
-    These are passes that are recorded, teacher steps that wait for the next step's loss
-    (``pending``), and tentative steps (``takes_tentative_step``).
+    Passes are recorded, a teacher step may wait for the next step's loss (``pending``), and a
+    student step may be tentative (``takes_tentative_step``).
 
     Args:
         problem: The student learning under the teacher.
@@ -59,18 +59,20 @@ class OneStepTraining:
         self.recorder = Recorder(problem.student.module)
         self.pending: Pending | None = None
 
-    def observed_passes(self, prepared: PreparedStep) -> tuple[ForwardPass, StepObservation]:
+    def observed_passes(
+        self, prepared_step: PreparedStep
+    ) -> tuple[ForwardPass, StepObservation]:
         """Run forward and backward pass, recorded where the signal reads them."""
         problem, student_step = self.problem, self.student_step
-        lesson, original = prepared.lesson, prepared.rows
+        prepared, original = prepared_step.prepared, prepared_step.rows
         if self.updater.uses_next_step_loss:
             # what is recorded until the next step must not lie in memory that a loader reuses
-            prepared = prepared._replace(rows=clone_rows(original))
-        recording = self.recorder.record(len(lesson.ids), verified=True)
+            prepared_step = prepared_step._replace(rows=clone_rows(original))
+        recording = self.recorder.record(len(prepared.ids), verified=True)
         with recording if self._records() else nullcontext() as recorded:
-            forward_pass = student_step.forward(problem, prepared)
-            if prepared.rows is not original:
-                write_back(prepared.rows, original)
+            forward_pass = student_step.forward(problem, prepared_step)
+            if prepared_step.rows is not original:
+                write_back(prepared_step.rows, original)
             if recorded is not None:
                 known = is_row_by_row(problem.objective)
                 recorded.verify(forward_pass.observation.losses, row_by_row=known)
@@ -78,21 +80,21 @@ class OneStepTraining:
                 problem, forward_pass, retain_graph=self.updater.signal.takes_tentative_step
             )
         observation = detach(forward_pass.observation)
-        return forward_pass, StepObservation(lesson, observation, recorded)
+        return forward_pass, StepObservation(prepared, observation, recorded)
 
     def step_after_tentative_one(
         self, batch: Batch, progress: Progress, held_out: Batch
     ) -> StepResult:
         """Let the teacher learn from a tentative step; take the real one by its new weights."""
         problem, buffers = self.problem, cloned(self.problem.student.state().buffers)
-        prepared = self.student_step.prepare(problem, batch, progress, in_window=True)
-        forward_pass, observed = self.observed_passes(prepared)
+        prepared_step = self.student_step.prepare(problem, batch, progress, in_window=True)
+        forward_pass, observed = self.observed_passes(prepared_step)
         forward_pass = forward_pass.with_settings(problem)
         step, checked = forward_pass.step, self.updater.checks_by_pass
         window = tentative_window(problem, step, observed, buffers)
         held_out_loss = self._learn(window, held_out, self.updater.params)
         forward_pass = apply_weights(
-            problem, step, forward_pass.lesson, forward_pass.observation
+            problem, step, forward_pass.prepared, forward_pass.observation
         )
         forward_pass = self.student_step.backward(problem, forward_pass)
         again, student = None, problem.student
@@ -158,11 +160,11 @@ def recompute_step(
     """Run a past step once more, recorded, from the state before it."""
     theta = leaves(start.params)
     with torch.no_grad():
-        lesson = problem.lesson(phi, step.batch)
-    with recorder.record(len(lesson.ids), theta, verified=True) as recorded:
-        observation, _ = problem.observe(start._replace(params=theta), lesson, step)
+        prepared = problem.prepare(phi, step.batch)
+    with recorder.record(len(prepared.ids), theta, verified=True) as recorded:
+        observation, _ = problem.observe(start._replace(params=theta), prepared, step)
         recorded.verify(observation.losses)
-        weights = problem.weights(phi, lesson, observation, step.batch.seed)
-        loss = problem.reduce(observation.losses, weights, lesson)
+        weights = problem.weights(phi, prepared, observation, step.batch.seed)
+        loss = problem.reduce(observation.losses, weights, prepared)
         torch.autograd.grad(loss, list(theta.values()), allow_unused=True)
-    return StepObservation(lesson, detach(observation), recorded)
+    return StepObservation(prepared, detach(observation), recorded)

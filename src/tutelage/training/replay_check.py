@@ -14,7 +14,7 @@ from tutelage.functional.differentiable import compiled_parts
 from tutelage.functional.module_state import ModuleState, on_state, state_of
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import cloned
-from tutelage.types import Lesson, Observation, Step, StudentState
+from tutelage.types import Observation, PreparedBatch, Step, StudentState
 
 
 class Start(NamedTuple):
@@ -49,15 +49,19 @@ def require_no_norm(student: nn.Module) -> None:
 
 
 def require_reproducible(
-    problem: BilevelProblem, start: Start, lesson: Lesson, step: Step, observation: Observation
+    problem: BilevelProblem,
+    start: Start,
+    prepared: PreparedBatch,
+    step: Step,
+    observation: Observation,
 ) -> None:
     """Raise if a step does not give the same numbers when recomputed."""
     _require_same_parameters(problem, start.state)
     _require_no_draws(start.drawn)
     with torch.no_grad():
-        now, _ = problem.observe(start.state, lesson, step)
+        now, _ = problem.observe(start.state, prepared, step)
         with on_state(problem.student.module, start.rest), _objective_on(problem, start):
-            then, _ = problem.observe(start.state, lesson, step)
+            then, _ = problem.observe(start.state, prepared, step)
     name = type(problem.student.module).__name__
     if isinstance(problem.objective, nn.Module):
         name += f", or the objective {type(problem.objective).__name__},"

@@ -21,7 +21,7 @@ _FEWEST = 2
 def forward_or_skip_rows(
     problem: BilevelProblem,
     student: nn.Module,
-    prepared: PreparedStep,
+    prepared_step: PreparedStep,
     alignments: Tensor | None = None,
 ) -> ForwardPass:
     """A forward pass; with ``drop_below``, a cheaper one with almost the same gradient.
@@ -42,9 +42,9 @@ def forward_or_skip_rows(
     teacher = problem.teacher
     share = drop_below_of(teacher)
     if not share or taps_of(teacher) or uses_alignments(teacher):
-        return run_forward(problem, student, prepared, alignments)
-    (step, lesson, rows), batch = prepared, prepared.step.batch
-    lesson = clone_rows(lesson) if rows is lesson else lesson
+        return run_forward(problem, student, prepared_step, alignments)
+    (step, prepared, rows), batch = prepared_step, prepared_step.step.batch
+    prepared = clone_rows(prepared) if rows is prepared else prepared
     with replay_context(batch, problem.local_seed(batch.seed + 1)), torch.no_grad():
         before = state_of(problem.student.module)
         outputs = student(rows.inputs)
@@ -55,9 +55,9 @@ def forward_or_skip_rows(
         )
     logits = outputs.detach().requires_grad_()
     with replay_context(batch, problem.local_seed(batch.seed + 1)):
-        losses = losses_of(problem.objective, logits, lesson)
+        losses = losses_of(problem.objective, logits, prepared)
     forward_pass = apply_weights(
-        problem, step, lesson, Observation(losses, logits, {}, step.progress)
+        problem, step, prepared, Observation(losses, logits, {}, step.progress)
     )
     (pull,) = torch.autograd.grad(forward_pass.loss, logits)
     kept, left_out = rows_above_share(pull.flatten(1).norm(dim=1), share)
@@ -65,7 +65,7 @@ def forward_or_skip_rows(
         replay_context(batch, problem.local_seed(batch.seed + 1)),
         on_state(problem.student.module, before),
     ):
-        again = student(lesson.inputs[kept])
+        again = student(prepared.inputs[kept])
     _require_same(problem.student.module, again, outputs[kept])
     moved = (again * pull[kept]).sum()
     loss = forward_pass.loss.detach() + moved - moved.detach()

@@ -28,7 +28,7 @@ class StudentStep:
         student: The module as the user gave it, compiled or wrapped.
         problem: The same module, unwrapped, learning under the teacher.
         step_strategy: Runs the backward pass and the optimiser.
-        seed: Seed of lessons and of dropout.
+        seed: Seed of what the teacher draws and of dropout.
         recomputed: Whether a signal recomputes steps; the first is checked for that.
     """
 
@@ -63,7 +63,7 @@ class StudentStep:
     def prepare(
         self, problem: BilevelProblem, batch: Batch, progress: Progress, *, in_window: bool
     ) -> PreparedStep:
-        """Let the teacher prepare the lesson; of a step in a window, all is kept."""
+        """Let the teacher prepare the batch; of a step in a window, all is kept."""
         teacher = problem.teacher
         self.checks.copy_start(problem)
         batch = self.seeded(batch)
@@ -73,20 +73,23 @@ class StudentStep:
         return prepare_step(problem, batch, progress, keep=in_window or read_later)
 
     def forward(
-        self, problem: BilevelProblem, prepared: PreparedStep, held_out: Batch | None = None
+        self,
+        problem: BilevelProblem,
+        prepared_step: PreparedStep,
+        held_out: Batch | None = None,
     ) -> ForwardPass:
         """Run the forward pass, weigh the rows and reduce their losses."""
         alignments = None
         if held_out is not None and uses_alignments(problem.teacher):
-            lesson, step = prepared.lesson, prepared.step
+            prepared, step = prepared_step.prepared, prepared_step.step
             alignments = gradient_alignments(
-                problem, lesson, step, self.seeded_held_out(held_out)
+                problem, prepared, step, self.seeded_held_out(held_out)
             )
-        self.checks.require_separate_rows(problem, prepared)
+        self.checks.require_separate_rows(problem, prepared_step)
         forward = forward_or_skip_rows if drop_below_of(problem.teacher) else run_forward
         if problem.micro_batch is not None:
             forward = forward_without_graph
-        forward_pass = forward(problem, self.student, prepared, alignments)
+        forward_pass = forward(problem, self.student, prepared_step, alignments)
         self.checks.require_finite(problem, forward_pass)
         return forward_pass
 
@@ -110,11 +113,15 @@ class StudentStep:
     def step_optimizer(self, problem: BilevelProblem, forward_pass: ForwardPass) -> bool:
         """Step the optimiser, which may refuse, and renew the teacher's buffers."""
         moved = self.step_strategy.step(self.view.optimizer)
-        teacher, lesson, written = problem.teacher, forward_pass.lesson, forward_pass.written
-        update_buffers(teacher, forward_pass.step.batch, lesson, written)
+        teacher, prepared, written = (
+            problem.teacher,
+            forward_pass.prepared,
+            forward_pass.written,
+        )
+        update_buffers(teacher, forward_pass.step.batch, prepared, written)
         if has_memory(teacher):
-            counts = counts_of(problem.objective, lesson.targets)
-            remember(teacher, *counted_rows(lesson, detach(forward_pass.observation), counts))
+            counts = counts_of(problem.objective, prepared.targets)
+            remember(teacher, *counted_rows(prepared, detach(forward_pass.observation), counts))
         self.steps += 1
         weight = self.processes.all_reduce(forward_pass.weights.detach().sum())
         self.running_loss.add(forward_pass.loss, weight)

@@ -27,28 +27,36 @@ class StepChecks:
         if self.recomputes_next:
             self._start = Start.of(problem.student, problem.objective)
 
-    def require_separate_rows(self, problem: BilevelProblem, prepared: PreparedStep) -> None:
+    def require_separate_rows(
+        self, problem: BilevelProblem, prepared_step: PreparedStep
+    ) -> None:
         """Check micro-batches at the first step that has several."""
         if problem.micro_batch is not None and not self._rows_checked:
-            self._rows_checked = require_separate_rows(problem, prepared.lesson, prepared.step)
+            self._rows_checked = require_separate_rows(
+                problem, prepared_step.prepared, prepared_step.step
+            )
 
     def require_finite(self, problem: BilevelProblem, found: ForwardPass) -> None:
         """Check targets at the first step, and weights: at every step on the CPU."""
-        lesson, losses, weights = found.lesson, found.observation.losses.detach(), found.weights
+        prepared, losses, weights = (
+            found.prepared,
+            found.observation.losses.detach(),
+            found.weights,
+        )
         if self._finite_checked and losses.device.type != "cpu":  # reading a GPU waits for it
             return
         if not self._finite_checked:  # on the CPU wherever losses are
-            known = counts_of(problem.objective, lesson.targets) is not None
-            require_targets(lesson, losses, problem.objective, known=known)
-            require_distributions(lesson.targets, problem.objective)
+            known = counts_of(problem.objective, prepared.targets) is not None
+            require_targets(prepared, losses, problem.objective, known=known)
+            require_distributions(prepared.targets, problem.objective)
         if implements(problem.teacher, "weigh") and weights.numel() == len(losses):
-            require_finite_weights(weights.detach(), losses, lesson.ids, problem.teacher)
+            require_finite_weights(weights.detach(), losses, prepared.ids, problem.teacher)
         self._finite_checked = True
 
     def require_reproducible(self, problem: BilevelProblem, found: ForwardPass) -> None:
         """Recompute the first step."""
         if self._start is not None:
             require_reproducible(
-                problem, self._start, found.lesson, found.step, found.observation
+                problem, self._start, found.prepared, found.step, found.observation
             )
             self._start, self.recomputes_next = None, False

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
-from tutelage.types import Batch, Lesson, Observation, Params, Step, StudentState
+from tutelage.types import Batch, Observation, Params, PreparedBatch, Step, StudentState
 
 
 class BufferCopy(NamedTuple):
@@ -44,12 +44,12 @@ class BufferCopies:
 
 @torch.no_grad()
 def update_buffers(
-    teacher: nn.Module, batch: Batch, lesson: Lesson, weighed: Mapping[str, Tensor]
+    teacher: nn.Module, batch: Batch, prepared: PreparedBatch, weighed: Mapping[str, Tensor]
 ) -> None:
     """Write to the buffers what the hooks of a real step wrote to copies."""
     before = batch.teacher_buffers or {}
-    prepared = (lesson.teacher_buffers or {}).items()
-    written = {name: b for name, b in prepared if b is not before.get(name)}
+    by_prepare = (prepared.teacher_buffers or {}).items()
+    written = {name: b for name, b in by_prepare if b is not before.get(name)}
     for name, values in {**written, **weighed}.items():
         buffer = teacher.get_buffer(name)
         if buffer.shape == values.shape:
@@ -60,12 +60,12 @@ def update_buffers(
 
 
 @torch.no_grad()
-def remember(teacher: nn.Module, lesson: Lesson, observation: Observation) -> None:
+def remember(teacher: nn.Module, prepared: PreparedBatch, observation: Observation) -> None:
     """Update the buffers of ``memory`` by ``remember``, with finite values only."""
     for part in teacher.modules():
         if memory_names(part):
             renew = cast(Callable[..., Mapping[str, Tensor]], part.remember)
-            for name, value in renew(lesson, observation).items():
+            for name, value in renew(prepared, observation).items():
                 buffer = part.get_buffer(name)
                 value = value.to(buffer)
                 buffer.copy_(value.where(value.isfinite(), buffer))
@@ -111,11 +111,11 @@ def require_no_writes(
     if not {name for name, _ in problem.teacher.named_buffers()} - statistics:
         return
     written: Params = {}
-    lesson, seed = problem.lesson(phi, step.batch), step.batch.seed
-    observation, _ = problem.observe(state, lesson, step)
-    problem.weights(phi, lesson, observation, seed, buffers_out=written)
-    problem.row_losses(phi, lesson, observation, seed, buffers_out=written)
-    if names := {*(lesson.teacher_buffers or {}), *written} - statistics:
+    prepared, seed = problem.prepare(phi, step.batch), step.batch.seed
+    observation, _ = problem.observe(state, prepared, step)
+    problem.weights(phi, prepared, observation, seed, buffers_out=written)
+    problem.row_losses(phi, prepared, observation, seed, buffers_out=written)
+    if names := {*(prepared.teacher_buffers or {}), *written} - statistics:
         raise UsageError(
             f"{type(problem.teacher).__name__} writes to its buffers in each step "
             f"({', '.join(sorted(names))}), but in whole runs that a signal takes they stay as "

@@ -24,7 +24,7 @@ from tutelage.teacher import uses_alignments, uses_progress
 from tutelage.teachers.plain import Plain
 from tutelage.training.forward import StepResult, step_result
 from tutelage.training.micro_batches import require_micro_batch
-from tutelage.training.one_step import OneStepTraining
+from tutelage.training.one_step import OneStepUpdater
 from tutelage.training.plain_state import steps_from_dict, steps_to_dict
 from tutelage.training.replay_check import require_no_norm
 from tutelage.training.step import StudentStep
@@ -59,7 +59,7 @@ class Tutor:
         objective: Logits [L, C] and targets to losses [L]; see ``tutelage.losses``.
         metric: Loss of held-out examples, such as ``objectives.expected_error``; the objective
             if None. Unused with ``evaluate_on`` other than "held-out".
-        seed: Seed of lessons and of dropout.
+        seed: Seed of what the teacher draws and of dropout.
         step_strategy: Runs the backward pass and the optimiser, with clipping, loss scaling, or
             a framework's own calls; see ``tutelage.training.StepStrategy``.
         processes: Those that train the student together, each on rows of its own; None: those
@@ -144,7 +144,7 @@ class Tutor:
             student, problem, step_strategy, seed, recomputed=recomputed
         )
         self._window = WindowBuffer()
-        self._one_step = updater and OneStepTraining(problem, self._student_step, updater)
+        self._one_step = updater and OneStepUpdater(problem, self._student_step, updater)
 
     @property
     def steps(self) -> int:
@@ -212,13 +212,13 @@ class Tutor:
         return self._step_in_window(one_step, batch, held_out)
 
     def _step_outside_window(
-        self, one_step: OneStepTraining | None, batch: Batch, held_out: Batch | None
+        self, one_step: OneStepUpdater | None, batch: Batch, held_out: Batch | None
     ) -> StepResult:
         problem, student_step, held_out_loss = self.problem, self._student_step, None
         if one_step is not None and one_step.updater.signal.evaluate_on == "plain":
             problem = replace(problem, teacher=Plain())
-        prepared = student_step.prepare(problem, batch, self.progress, in_window=False)
-        forward_pass = student_step.forward(problem, prepared, held_out)
+        prepared_step = student_step.prepare(problem, batch, self.progress, in_window=False)
+        forward_pass = student_step.forward(problem, prepared_step, held_out)
         forward_pass = student_step.backward(problem, forward_pass)
         if one_step is not None and one_step.pending is not None:
             held_out_loss = one_step.finish_pending(forward_pass)
@@ -226,18 +226,18 @@ class Tutor:
         return step_result(forward_pass, held_out_loss)
 
     def _step_in_window(
-        self, one_step: OneStepTraining, batch: Batch, held_out: Batch | None
+        self, one_step: OneStepUpdater, batch: Batch, held_out: Batch | None
     ) -> StepResult:
         problem, student_step, window = self.problem, self._student_step, self._window
         updater, observed, held_out_loss = one_step.updater, None, None
         if not window.steps or updater.signal.steps == 1:
             window.begin(updater.signal, problem.student)
         phi = updater.params_of_step()
-        prepared = student_step.prepare(problem, batch, self.progress, in_window=True)
+        prepared_step = student_step.prepare(problem, batch, self.progress, in_window=True)
         if isinstance(updater.signal, OneStep):
-            forward_pass, observed = one_step.observed_passes(prepared)
+            forward_pass, observed = one_step.observed_passes(prepared_step)
         else:
-            forward_pass = student_step.forward(problem, prepared)
+            forward_pass = student_step.forward(problem, prepared_step)
             forward_pass = student_step.backward(problem, forward_pass)
         forward_pass = forward_pass.with_settings(problem)
         window.extend_start(forward_pass.step, problem.student)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UnknownLabelError, UsageError, first_few
-from tutelage.types import Batch, Lesson, Outputs
+from tutelage.types import Batch, Outputs, PreparedBatch
 
 TORCH_IGNORES = -100
 """the label that torch's losses leave out of a mean unless told otherwise"""
@@ -52,7 +52,7 @@ def require_tensors(owner: str, **values: object) -> None:
             )
 
 
-def require_rows(name: str, rows: Batch | Lesson) -> None:
+def require_rows(name: str, rows: Batch | PreparedBatch) -> None:
     """Raise if inputs, targets and ids differ in length."""
     inputs, targets, ids = len(rows.inputs), len(rows.targets), len(rows.ids)
     if not inputs == targets == ids:
@@ -97,7 +97,7 @@ def _listed(ids: Tensor) -> str:
 
 
 def require_losses(
-    losses: object, objective: object, outputs: Outputs, rows: Batch | Lesson
+    losses: object, objective: object, outputs: Outputs, rows: Batch | PreparedBatch
 ) -> Tensor:
     """Raise unless losses are one floating-point number for each row."""
     wanted = (len(rows.targets),)
@@ -116,7 +116,7 @@ def require_losses(
 
 
 def require_targets(
-    rows: Batch | Lesson, losses: Tensor, objective: object, *, known: bool
+    rows: Batch | PreparedBatch, losses: Tensor, objective: object, *, known: bool
 ) -> None:
     """Raise if targets are not finite, or ignored labels are not declared.
 

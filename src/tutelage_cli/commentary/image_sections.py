@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.teachers import AttentionMask, Curriculum
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 from tutelage_cli.data.batches import Batches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.report import elements, formats, plots, styles
@@ -77,7 +77,7 @@ def _weights(teacher: nn.Module, batch: Batch, place: float) -> Tensor:
     assert isinstance(teacher, Curriculum)
     empty = torch.zeros(len(batch.inputs))
     progress = Progress(float(place), 0.0, 0.0)
-    return teacher.weigh(as_lesson(batch), Observation(empty, empty[:, None], {}, progress))
+    return teacher.weigh(as_prepared(batch), Observation(empty, empty[:, None], {}, progress))
 
 
 def _image_name(of: SectionInputs, batch: Batch, row: int) -> str:

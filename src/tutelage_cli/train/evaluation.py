@@ -17,7 +17,7 @@ from tutelage.storage.json_files import write_json
 from tutelage.teacher import taps_of, uses_alignments
 from tutelage.teachers import GivenWeights, OutOfFoldTargets
 from tutelage.training.accuracy_reward import held_out_accuracy
-from tutelage.training.forward import prediction_lesson
+from tutelage.training.forward import prediction_batch
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
 from tutelage_cli.data.by_name import write_by_name
@@ -68,7 +68,7 @@ def log_likelihood(tutor: Tutor, batches: InMemory) -> float:
     student.eval()
     losses = [
         cross_entropy(
-            logits_of(student(prediction_lesson(tutor.problem, batch).inputs)), batch.targets
+            logits_of(student(prediction_batch(tutor.problem, batch).inputs)), batch.targets
         )
         for batch in batches.whole(EVAL_BATCH_SIZE)
     ]
@@ -91,18 +91,18 @@ def evaluate(
     student.eval()
     parts = []
     for batch in batches.whole(EVAL_BATCH_SIZE):
-        lesson = prediction_lesson(problem, batch)
+        prepared = prediction_batch(problem, batch)
         with tapped(student, taps_of(tutor.teacher)) as features:
-            outputs = student(lesson.inputs)
+            outputs = student(prepared.inputs)
         logits, losses = logits_of(outputs), losses_of(problem.objective, outputs, batch)
         observation = Observation(losses, logits, features, tutor.progress)
         if uses_alignments(tutor.teacher) and held_out is not None:
             step = Step(batch, tutor.progress, {})
-            alignments = gradient_alignments(problem, lesson, step, held_out)
+            alignments = gradient_alignments(problem, prepared, step, held_out)
             observation = observation._replace(alignments=alignments)
         weights = torch.full_like(losses, float("nan"))
         if with_weights:
-            weights = problem.weights({}, lesson, observation, batch.seed)
+            weights = problem.weights({}, prepared, observation, batch.seed)
         parts.append((logits.argmax(1), losses, weights))
     student.train(mode)
     return Evaluation(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tutelage.losses.objectives import Auxiliary, cross_entropy
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 from tutelage_cli.data.batches import Batches, CollateImages
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.evaluation import accuracy, evaluate
@@ -21,8 +21,8 @@ class Negative(nn.Module):
         super().__init__()
         self.at_test = at_test
 
-    def prepare(self, batch: Batch) -> Lesson:
-        return as_lesson(batch)._replace(inputs=-batch.inputs)
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        return as_prepared(batch)._replace(inputs=-batch.inputs)
 
 
 class Bright(nn.Module):

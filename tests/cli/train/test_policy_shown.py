@@ -7,7 +7,7 @@ from torch import nn
 from tests.trained import PLAIN, run
 from tutelage.commentaries import save_commentary
 from tutelage.teachers import LearnedAugmentation
-from tutelage.types import Batch, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, Progress, as_prepared
 from tutelage_cli.commentary.show import show
 
 
@@ -18,7 +18,7 @@ def test_a_learned_augmentation_is_shown_in_bars_and_over_time(tmp_path, steps):
     for p in teacher.parameters():
         nn.init.normal_(p)
     batch = Batch(torch.zeros(1, 1, 4, 4), torch.zeros(1).long(), torch.zeros(1).long())
-    seen = as_lesson(batch), Observation(torch.zeros(1), torch.zeros(1, 2), {}, Progress())
+    seen = as_prepared(batch), Observation(torch.zeros(1), torch.zeros(1, 2), {}, Progress())
     for _ in range(steps):
         for name, value in teacher.remember(*seen).items():
             teacher.get_buffer(name).copy_(value)

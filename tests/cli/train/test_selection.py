@@ -8,11 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from tutelage.crossfit import StagePredictions
+from tests.trained import content
+from tutelage.crossfit import CrossFitted, StagePredictions
+from tutelage.crossfit.fold_settings import TRIED
 from tutelage.crossfit.likelihoods import calibrated, worse
 from tutelage.crossfit.stages import FoldStages
 from tutelage_cli.train.controls import plans, selection
-from tutelage_cli.train.controls.selection import CANDIDATES, Selected, select
+from tutelage_cli.train.controls.folds import STAGES
+from tutelage_cli.train.controls.selection import METHODS, select
 
 
 @dataclass
@@ -36,23 +39,28 @@ def predictions(right: list[int], sure: float = 0.8) -> Tensor:
 def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LABELS) -> str:
     data = FoldStages(torch.tensor([0, 1, 2] * 2), torch.tensor([0, 1] * 3), labels)
     train = torch.full((6, 3), 1 / 3)
-    by_arm = {CANDIDATES[name]: StagePredictions(train, p, p) for name, p in said.items()}
+    by_arm = {
+        arm: StagePredictions(train, said[name], said[name])
+        for arm, name in zip(STAGES, METHODS, strict=True)
+    }
     monkeypatch.setattr(selection, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
     monkeypatch.setattr(selection, "seconds_of_folds", lambda *_: 1.0)
     monkeypatch.setattr(selection, "fold_stages_of", lambda *_: data)
+    monkeypatch.setattr(selection, "chosen_settings", lambda _: TRIED[0])
     settings = SimpleNamespace(rounds=2)
     case: Any = SimpleNamespace(
         material=None, job=SimpleNamespace(folder=tmp_path, settings=settings)
     )
-    found = select(case)
-    assert found.seconds == 3
-    return found.method
+    found, seconds = select(case)
+    assert seconds == 3
+    method = content(tmp_path / "selected.json")["method"]
+    assert METHODS.index(method) == found.selected
+    return method
 
 
 def of(*counts: int) -> dict[str, Tensor]:
     return {
-        method: predictions(list(range(n)))
-        for method, n in zip(CANDIDATES, counts, strict=True)
+        method: predictions(list(range(n))) for method, n in zip(METHODS, counts, strict=True)
     }
 
 
@@ -81,7 +89,7 @@ def test_how_sure_a_way_is_does_not_count(monkeypatch, tmp_path) -> None:
 
 
 def test_a_single_checked_example_judges_nothing(monkeypatch, tmp_path) -> None:
-    said = {method: predictions([0, 1])[:1] for method in CANDIDATES}
+    said = {method: predictions([0, 1])[:1] for method in METHODS}
     said["two rounds"] = predictions([])[:1]
     assert selected(monkeypatch, tmp_path, said, LABELS[:1]) == "two rounds"
 
@@ -96,11 +104,10 @@ def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> No
 
 def test_given_labels_are_trained_on_where_plain_folds_are_better(monkeypatch) -> None:
     nothing, made = torch.empty(0), []
-    out_of_fold = StagePredictions(nothing, nothing, nothing)
-    chosen = Selected("given labels", out_of_fold, nothing, nothing, 5.0)
+    chosen = CrossFitted((), 0, TRIED[0], nothing, nothing, 1.0)
     labels = SimpleNamespace(train=SimpleNamespace(labels=nothing))
-    monkeypatch.setattr(plans, "select", lambda _: chosen)
-    monkeypatch.setattr(plans, "_with_decay_of_folds", lambda job: job + 1)
+    monkeypatch.setattr(plans, "select", lambda _: (chosen, 5.0))
+    monkeypatch.setattr(plans, "_with_decay_of_folds", lambda job, _: job + 1)
     monkeypatch.setattr(plans, "with_checked", lambda inputs: (inputs.job, "index"))
     monkeypatch.setattr(plans, "budgeted", lambda *args: made.append(args))
     plans.PLANS["cross-fitted"](Inputs(1, labels))  # pyright: ignore[reportArgumentType]

@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 
     phi: Phi
     weighs: Phi | None = None
-    """what weighs, where the lesson was prepared by another"""
+    """what weighs, where another one has prepared"""
     note: Note | None = None
     """of the same step of the run that is differentiated: what does not depend on phi"""
     frozen: bool = False

@@ -10,7 +10,7 @@ from tests.fuzz.engine.data import N
 from tests.fuzz.engine.objectives import C
 from tutelage.losses.objectives import Normalise
 from tutelage.teachers import KeepOrDrop, SplitSampler
-from tutelage.types import Batch, Lesson, Observation, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 
 
 class Table(nn.Module):
@@ -22,8 +22,8 @@ class Table(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.zeros(N))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
-        return self.table[lesson.ids].sigmoid()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
+        return self.table[prepared.ids].sigmoid()
 
 
 class Plainly(Table):
@@ -35,15 +35,15 @@ class Plainly(Table):
 class Column(Table):
     """Weights in a column."""
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        return super().weigh(lesson, observation)[:, None]
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
+        return super().weigh(prepared, observation)[:, None]
 
 
 class Zeros(Table):
     """Half of the weights are exactly zero."""
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        return super().weigh(lesson, observation) * (lesson.ids % 2)
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
+        return super().weigh(prepared, observation) * (prepared.ids % 2)
 
 
 class Partly(Table):
@@ -53,33 +53,33 @@ class Partly(Table):
         super().__init__()
         self.fixed = nn.Parameter(torch.zeros(N), requires_grad=False)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
-        return super().weigh(lesson, observation) + self.fixed[lesson.ids].sigmoid()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
+        return super().weigh(prepared, observation) + self.fixed[prepared.ids].sigmoid()
 
 
 class Losses(nn.Module):
     """A smooth function of the loss."""
 
     normalise: ClassVar[Normalise] = "mean"
-    deep: bool = False
+    attached: bool = False
 
-    def __init__(self, *, deep: bool = False) -> None:
+    def __init__(self, *, attached: bool = False) -> None:
         super().__init__()
-        self.deep = deep
+        self.attached = attached
         self.slope, self.level = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(()))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
         z = observation.losses
         return (self.level + self.slope[0] * z + self.slope[1] * z.tanh()).sigmoid()
 
 
 class Relative(Losses):
-    """Weighs by the loss against the batch's mean, deep."""
+    """Weighs by the loss against the batch's mean, attached."""
 
     def __init__(self) -> None:
-        super().__init__(deep=True)
+        super().__init__(attached=True)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
         z = observation.losses - observation.losses.mean()
         return (self.level + self.slope[0] * z).exp()
 
@@ -87,7 +87,7 @@ class Relative(Losses):
 class OwnLosses(Losses):
     """Gives what the student descends in place of the loss."""
 
-    def row_losses(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+    def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
         z = observation.losses
         return z * self.slope[0].exp() + self.slope[1] * z.tanh()
 
@@ -99,8 +99,8 @@ class Dropping(nn.Module):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Dropout(0.5), nn.Linear(5, 1))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
-        return self.net(lesson.inputs.flatten(1)).sigmoid().squeeze(1)
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
+        return self.net(prepared.inputs.flatten(1)).sigmoid().squeeze(1)
 
 
 class Counting(Table):
@@ -112,9 +112,9 @@ class Counting(Table):
         super().__init__()
         self.register_buffer("seen", torch.zeros(()))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         self.seen += 1
-        return super().weigh(lesson, observation) * (1 + (self.seen + lesson.ids).sin() / 2)
+        return super().weigh(prepared, observation) * (1 + (self.seen + prepared.ids).sin() / 2)
 
 
 class Normalising(nn.Module):
@@ -124,7 +124,7 @@ class Normalising(nn.Module):
         super().__init__()
         self.norm = nn.BatchNorm1d(1)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
         return self.norm(observation.losses[:, None]).squeeze(1).sigmoid()
 
 
@@ -138,11 +138,11 @@ class Remembering(Losses):
         super().__init__()
         self.register_buffer("level_of_loss", torch.ones(()))
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
         z = observation.losses - self.level_of_loss
         return (self.level + self.slope[0] * z).sigmoid()
 
-    def remember(self, lesson: Lesson, observation: Observation) -> dict[str, Tensor]:  # noqa: ARG002
+    def remember(self, prepared: PreparedBatch, observation: Observation) -> dict[str, Tensor]:  # noqa: ARG002
         mean = observation.losses.mean()
         return {"level_of_loss": 0.5 * self.level_of_loss + 0.5 * mean}
 
@@ -152,9 +152,12 @@ class Scheduled(Table):
 
     uses_progress: ClassVar[bool] = True
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         fraction, mean = observation.progress.fraction, observation.progress.mean_loss
-        return super().weigh(lesson, observation) * (1 + fraction) + (lesson.ids % 3) * mean / 4
+        return (
+            super().weigh(prepared, observation) * (1 + fraction)
+            + (prepared.ids % 3) * mean / 4
+        )
 
 
 class Shift(nn.Module):
@@ -166,8 +169,8 @@ class Shift(nn.Module):
         super().__init__()
         self.shift = nn.Parameter(torch.zeros(4))
 
-    def prepare(self, batch: Batch) -> Lesson:
-        return as_lesson(batch)._replace(inputs=batch.inputs + self.shift)
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        return as_prepared(batch)._replace(inputs=batch.inputs + self.shift)
 
 
 class Softening(nn.Module):
@@ -177,8 +180,8 @@ class Softening(nn.Module):
         super().__init__()
         self.labels = nn.Parameter(torch.zeros(C, C))
 
-    def prepare(self, batch: Batch) -> Lesson:
-        return as_lesson(batch)._replace(targets=self.labels[batch.targets].softmax(1))
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        return as_prepared(batch)._replace(targets=self.labels[batch.targets].softmax(1))
 
 
 class Copies(nn.Module):
@@ -190,15 +193,15 @@ class Copies(nn.Module):
         super().__init__()
         self.noise, self.direction = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(4))
 
-    def prepare(self, batch: Batch) -> Lesson:
+    def prepare(self, batch: Batch) -> PreparedBatch:
         rows = torch.arange(len(batch.ids)).repeat_interleave(2)
         x = batch.inputs[rows]
         noise = torch.randn(x.shape, dtype=torch.float64)  # the same numbers in any type
         x = x + self.noise * noise.to(x.dtype)
-        return Lesson(x, batch.targets[rows], batch.ids[rows], rows)
+        return PreparedBatch(x, batch.targets[rows], batch.ids[rows], rows)
 
-    def weigh(self, lesson: Lesson, observation: Observation) -> Tensor:  # noqa: ARG002
-        return (lesson.inputs @ self.direction).exp()
+    def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002
+        return (prepared.inputs @ self.direction).exp()
 
 
 class KeepPlainly(KeepOrDrop):

@@ -13,7 +13,7 @@ from tests.fuzz.engine.own_teachers import Remembering
 from tests.fuzz.engine.reduction import cast_to, cut, placed, reduced, renew, rows_of, seen_of
 from tutelage.losses.objectives import Normalise
 from tutelage.randomness import mixed_seed
-from tutelage.types import Batch, Lesson, Observation, Progress, as_lesson
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
 
 
 class Loop:
@@ -23,7 +23,9 @@ class Loop:
         self.parts, self.s = parts, parts.situation
         self.whole = self.s.mode == "whole run"
         self.made = parts.make(types)
-        self.deep = getattr(self.made.teacher, "deep", hasattr(self.made.teacher, "row_losses"))
+        self.attached = getattr(
+            self.made.teacher, "attached", hasattr(self.made.teacher, "row_losses")
+        )
         self.losses: list[float] = []
         self.mode = self.made.student.training
         self.seed = mixed_seed(self.s.seed, 0) if self.whole else self.s.seed
@@ -79,9 +81,9 @@ class Loop:
             torch.default_generator.manual_seed(seed)
             acts = getattr(self.made.teacher, "at_test", False)
             with torch.no_grad():
-                lesson = self._prepared(batch) if acts else as_lesson(batch)
+                prepared = self._prepared(batch) if acts else as_prepared(batch)
             torch.default_generator.manual_seed(seed + 1)
-            found = self._judged(self.made.student(lesson.inputs), lesson.targets)
+            found = self._judged(self.made.student(prepared.inputs), prepared.targets)
         counted = self._counted(batch.targets)
         return torch.where(counted.bool(), found, 0.0).sum() / counted.sum()
 
@@ -99,15 +101,15 @@ class Loop:
 
     def seen(self, batch: Batch) -> Observation:
         """What the student reveals of a batch."""
-        return self._seen(as_lesson(batch), batch.seed, Progress())
+        return self._seen(as_prepared(batch), batch.seed, Progress())
 
     def descend(self, batch: Batch, weights: Tensor) -> None:
         """A step under weights that are known."""
-        lesson = as_lesson(batch)
+        prepared = as_prepared(batch)
         seen, marks = self.seen(batch), self._counted(batch.targets)
         asked = Asked({})
         losses = torch.where(marks.bool(), seen.losses, 0.0)
-        loss = reduced(losses, weights.double() * marks, lesson, marks, self._rule(asked))
+        loss = reduced(losses, weights.double() * marks, prepared, marks, self._rule(asked))
         loss.backward()
         self.made.optimizer.step()
 
@@ -121,47 +123,51 @@ class Loop:
     ) -> tuple[Tensor, Observation, Tensor]:
         torch.default_generator.manual_seed(batch.seed)
         with torch.no_grad():
-            lesson = as_lesson(batch) if asked.untaught else self._prepared(batch)
+            prepared = as_prepared(batch) if asked.untaught else self._prepared(batch)
         note = asked.note
-        aside = None if note is None or self.deep else self._shown(lesson, batch.seed, note)
+        aside = (
+            None if note is None or self.attached else self._shown(prepared, batch.seed, note)
+        )
         if asked.frozen and note is not None:  # until the backward pass is done
             self._load(note.params)
         progress = self._progress(number) if note is None else note.seen.progress
-        seen = self._seen(lesson, batch.seed, progress)
-        marks = self._counted(lesson.targets)
+        seen = self._seen(prepared, batch.seed, progress)
+        marks = self._counted(prepared.targets)
         counted = marks.bool().nonzero().flatten()
-        shown = seen if self.deep else aside or cut(seen)
+        shown = seen if self.attached else aside or cut(seen)
         torch.default_generator.manual_seed(batch.seed + 2)
         pair = seen_of(seen, counted), seen_of(shown, counted)
-        weights, losses = self._weighed(rows_of(lesson, counted), *pair, asked)
+        weights, losses = self._weighed(rows_of(prepared, counted), *pair, asked)
         weights, losses = (placed(x, counted, len(marks)) for x in (weights, losses))
         shown = seen if note is None else note.seen
-        return reduced(losses, weights, lesson, marks, self._rule(asked)), cut(shown), weights
+        return reduced(losses, weights, prepared, marks, self._rule(asked)), cut(shown), weights
 
     def _weighed(
-        self, lesson: Lesson, seen: Observation, shown: Observation, asked: Asked
+        self, prepared: PreparedBatch, seen: Observation, shown: Observation, asked: Asked
     ) -> tuple[Tensor, Tensor]:
         """Weights and what is descended of the rows that count; the teacher sees no others."""
         teacher: Any = self.made.teacher
-        ones = torch.ones(len(lesson.ids))
-        if not len(lesson.ids):
+        ones = torch.ones(len(prepared.ids))
+        if not len(prepared.ids):
             return ones, seen.losses
         if asked.untaught:
             return ones, seen.losses
         if asked.weighs is not None:
             self.set(asked.weighs)
         weights, own = ones, self.made.types[1]
-        shown, lesson, live = (cast_to(x, own) for x in (shown, lesson, seen))
+        shown, prepared, live = (cast_to(x, own) for x in (shown, prepared, seen))
         if hasattr(teacher, "weigh"):
-            with nullcontext() if self.deep else torch.no_grad():
-                weights = teacher.weigh(lesson, shown)
+            with nullcontext() if self.attached else torch.no_grad():
+                weights = teacher.weigh(prepared, shown)
         weights = weights.reshape(-1).to(torch.promote_types(weights.dtype, torch.float32))
         losses = (
-            teacher.row_losses(lesson, live) if hasattr(teacher, "row_losses") else seen.losses
+            teacher.row_losses(prepared, live)
+            if hasattr(teacher, "row_losses")
+            else seen.losses
         )
         return weights, losses
 
-    def _shown(self, lesson: Lesson, seed: int, note: Note) -> Observation:
+    def _shown(self, prepared: PreparedBatch, seed: int, note: Note) -> Observation:
         # the student as it was, on what is prepared now: no other path leads to the weights
         if not hasattr(self.made.teacher, "prepare"):
             return note.seen
@@ -172,13 +178,13 @@ class Loop:
             self.made.student, note.renewed if self.parts.of_student.detaches else note.started
         )
         with torch.no_grad():
-            found = self._seen(lesson, seed, note.seen.progress)
+            found = self._seen(prepared, seed, note.seen.progress)
         self._load(now)
         renew(self.made.student, held)
         return found
 
-    def _seen(self, lesson: Lesson, seed: int, progress: Progress) -> Observation:
-        size = self.s.part or len(lesson.ids)
+    def _seen(self, prepared: PreparedBatch, seed: int, progress: Progress) -> Observation:
+        size = self.s.part or len(prepared.ids)
         features: dict[str, list[Tensor]] = {}
 
         def keep(tap: str) -> Any:
@@ -190,12 +196,12 @@ class Loop:
         ]
         found: list[Tensor] = []
         logits: list[Tensor] = []
-        for part, at in enumerate(range(0, len(lesson.ids), size)):
+        for part, at in enumerate(range(0, len(prepared.ids), size)):
             torch.default_generator.manual_seed(
                 seed + 1 if part == 0 else mixed_seed(seed + 1, 0, part)
             )
-            out = self.made.student(lesson.inputs[at : at + size].clone())
-            found.append(self.parts.objective.plain(out, lesson.targets[at : at + size]))
+            out = self.made.student(prepared.inputs[at : at + size].clone())
+            found.append(self.parts.objective.plain(out, prepared.targets[at : at + size]))
             logits.append(out)
         for handle in handles:
             handle.remove()
@@ -244,14 +250,14 @@ class Loop:
         for part in self.made.teacher.modules():
             if isinstance(part, Remembering) and bool(counted.any()):
                 seen = seen._replace(losses=seen.losses[counted])
-                for name, value in part.remember(as_lesson(batch), seen).items():
+                for name, value in part.remember(as_prepared(batch), seen).items():
                     part.get_buffer(name).copy_(value)
 
-    def _prepared(self, batch: Batch) -> Lesson:
+    def _prepared(self, batch: Batch) -> PreparedBatch:
         teacher: Any = self.made.teacher
         student = self.made.types[0]
         if not hasattr(teacher, "prepare"):
-            return as_lesson(batch)
+            return as_prepared(batch)
         return cast_to(teacher.prepare(cast_to(batch, self.made.types[1])), student)
 
     def _judged(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.objectives import Normalise
-from tutelage.types import Lesson, Observation
+from tutelage.types import Observation, PreparedBatch
 
 
 def reduced(
-    losses: Tensor, weights: Tensor, lesson: Lesson, marks: Tensor, rule: Normalise
+    losses: Tensor, weights: Tensor, prepared: PreparedBatch, marks: Tensor, rule: Normalise
 ) -> Tensor:
     """What the student descends; rows whose mark is 0 count nowhere."""
     losses = losses.to(torch.promote_types(losses.dtype, torch.float32))
@@ -20,8 +20,8 @@ def reduced(
     if rule == "mean":
         return _over((weights * losses).sum(), weights.sum())
     means = []
-    for example in lesson.group.unique():
-        own = (lesson.group == example) & marks.bool()
+    for example in prepared.group.unique():
+        own = (prepared.group == example) & marks.bool()
         if own.any():
             means.append(_over((weights * losses)[own].sum(), weights[own].sum()))
     return torch.stack(means).mean() if means else losses.sum() * 0
@@ -46,10 +46,10 @@ def cast_to(rows: Any, dtype: torch.dtype) -> Any:
     )
 
 
-def rows_of(lesson: Lesson, rows: Tensor) -> Lesson:
-    """Some of a lesson's rows."""
-    inputs, targets, ids, group = (x[rows] for x in lesson[:4])
-    return lesson._replace(inputs=inputs, targets=targets, ids=ids, group=group)
+def rows_of(prepared: PreparedBatch, rows: Tensor) -> PreparedBatch:
+    """Some of a prepared batch's rows."""
+    inputs, targets, ids, group = (x[rows] for x in prepared[:4])
+    return prepared._replace(inputs=inputs, targets=targets, ids=ids, group=group)
 
 
 def seen_of(seen: Observation, rows: Tensor) -> Observation:

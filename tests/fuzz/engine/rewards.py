@@ -17,7 +17,7 @@ from tests.fuzz.outcomes import Outcome
 from tutelage.signals import NextStepLoss
 from tutelage.teachers import KeepOrDrop, SplitSampler, Together
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, as_lesson
+from tutelage.types import Batch, as_prepared
 
 RATE = 1e-6
 ROWS, PAIR, SEEDS = 3, 2, 400
@@ -114,7 +114,7 @@ def _chance(parts: Parts, phi: Phi, batch: Batch, weights: Tensor) -> Tensor:
         if isinstance(teacher, KeepOrDrop):
             seen = loop.seen(batch)
             keeps: Any = teacher.keeps
-            p = keeps.weigh(as_lesson(batch), seen).clamp(1e-6, 1 - 1e-6)
+            p = keeps.weigh(as_prepared(batch), seen).clamp(1e-6, 1 - 1e-6)
             counts = parts.objective.counts
             drawn_of = p > 0 if counts is None else counts(batch.targets)
             return torch.where(weights > 0, p, 1 - p)[drawn_of].prod()

@@ -43,10 +43,16 @@ class Teacher(NamedTuple):
     """at inputs"""
 
 
-def internal(student: nn.Module, *, deep: bool = False, **shown: Any) -> nn.Module:
+def internal(student: nn.Module, *, attached: bool = False, **shown: Any) -> nn.Module:
     surface = shown.pop("surface", ("margin", "loss"))
     return InternalState(
-        student, classes=C, surface=surface, hidden_layers=1, width=4, deep=deep, **shown
+        student,
+        classes=C,
+        surface=surface,
+        hidden_layers=1,
+        width=4,
+        attached=attached,
+        **shown,
     )
 
 
@@ -67,12 +73,12 @@ TEACHERS: Mapping[str, Teacher] = {
     "zeros": Teacher(lambda _: Zeros()),
     "partly frozen": Teacher(lambda _: Partly()),
     "loss": Teacher(lambda _: Losses()),
-    "loss, deep": Teacher(lambda _: Losses(deep=True)),
-    "relative loss, deep": Teacher(lambda _: Relative()),
+    "loss, attached": Teacher(lambda _: Losses(attached=True)),
+    "relative loss, attached": Teacher(lambda _: Relative()),
     "loss weigher": Teacher(lambda _: LossWeigher(width=5)),
     "plain loss weigher": Teacher(lambda _: LossWeigher(width=5, normalise=None)),
     "internal state": Teacher(internal, "classes soft marked"),
-    "internal state, deep": Teacher(lambda s: internal(s, deep=True), CLASSES),
+    "internal state, attached": Teacher(lambda s: internal(s, attached=True), CLASSES),
     "internal state, tapped": Teacher(tapped, "classes soft marked"),
     "own losses": Teacher(lambda _: OwnLosses()),
     "dropping": Teacher(lambda _: Dropping(), looks=True),
@@ -85,7 +91,7 @@ TEACHERS: Mapping[str, Teacher] = {
     "copies": Teacher(lambda _: Copies(), looks=True),
     "blending": Teacher(lambda _: Blending(C), "classes soft"),
     "shift and loss": Teacher(lambda _: together(Shift(), Losses())),
-    "shift and loss, deep": Teacher(lambda _: together(Shift(), Losses(deep=True))),
+    "shift and loss, attached": Teacher(lambda _: together(Shift(), Losses(attached=True))),
     "blending and table": Teacher(lambda _: together(Blending(C), Table()), "classes soft"),
     "blending and loss": Teacher(
         lambda _: together(Blending(C), LossWeigher(width=5)), "classes soft"

@@ -9,7 +9,7 @@ from papers import students
 from tests.cli.data.made_up import splits
 from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, as_lesson
+from tutelage.types import Batch, PreparedBatch, as_prepared
 from tutelage_cli.data.batches import Batches, CollateImages
 
 CLASSES = 3
@@ -20,8 +20,8 @@ class Dark(nn.Module):
 
     at_test = True
 
-    def prepare(self, batch: Batch) -> Lesson:
-        return as_lesson(batch)._replace(inputs=torch.zeros_like(batch.inputs))
+    def prepare(self, batch: Batch) -> PreparedBatch:
+        return as_prepared(batch)._replace(inputs=torch.zeros_like(batch.inputs))
 
 
 class Bright(nn.Module):

@@ -9,7 +9,7 @@ from tutelage.per_example.coupling import couples_rows
 from tutelage.signals.products.double_backward import DoubleBackward
 from tutelage.signals.products.gradient_dots import Alignment
 from tutelage.signals.products.row_dots import DotProducts, exact_dots, only_weighs
-from tutelage.teacher import is_deep
+from tutelage.teacher import is_attached
 from tutelage.types import Params, Step, StepObservation, StudentState
 
 
@@ -19,11 +19,11 @@ class Automatic(DotProducts):
 
     def gives_gradient(self, problem: BilevelProblem) -> bool:
         """Whether ``mixed`` computes the step's gradient as well."""
-        return is_deep(problem.teacher)
+        return is_attached(problem.teacher)
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether the dot products can be read from recorded passes."""
-        return not is_deep(problem.teacher) and not couples_rows(problem.student.module)
+        return not is_attached(problem.teacher) and not couples_rows(problem.student.module)
 
     def dots(
         self,
@@ -34,7 +34,7 @@ class Automatic(DotProducts):
         observed: StepObservation,
     ) -> Tensor:
         """``<d l_i / d theta, v>`` [L] at a real step, by forward mode."""
-        return exact_dots(problem, start, observed.lesson, step, v)
+        return exact_dots(problem, start, observed.prepared, step, v)
 
     def mixed(
         self,
@@ -45,6 +45,6 @@ class Automatic(DotProducts):
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        if only_weighs(problem, problem.lesson(phi, step.batch)):
+        if only_weighs(problem, problem.prepare(phi, step.batch)):
             return Alignment().mixed(problem, state, phi, step, v)
         return DoubleBackward().mixed(problem, state, phi, step, v)

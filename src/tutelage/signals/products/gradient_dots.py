@@ -23,7 +23,7 @@ from tutelage.signals.products.row_dots import (
     mixed_from_dots,
     only_weighs,
 )
-from tutelage.teacher import is_deep
+from tutelage.teacher import is_attached
 from tutelage.types import Params, Step, StepObservation, StudentState
 
 Method = Literal["forward", "ghost", "difference", "one-sided"]
@@ -67,7 +67,7 @@ class Alignment(DotProducts):
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether the dot products can be read from recorded passes."""
-        return self.method == "ghost" and not is_deep(problem.teacher)
+        return self.method == "ghost" and not is_attached(problem.teacher)
 
     def dots(
         self,
@@ -80,8 +80,8 @@ class Alignment(DotProducts):
         """``<d l_i / d theta, v>`` [L] at a real step, by passes of its own."""
         if self.method == "one-sided":
             return one_sided(problem, start, step, v, observed)
-        losses, _ = losses_function(problem, start, observed.lesson, step)
-        return self._dots(problem, losses, start.params, v, len(observed.lesson.ids))
+        losses, _ = losses_function(problem, start, observed.prepared, step)
+        return self._dots(problem, losses, start.params, v, len(observed.prepared.ids))
 
     def _dots(
         self, problem: BilevelProblem, losses: Losses, params: Params, v: Params, rows: int
@@ -107,19 +107,19 @@ class Alignment(DotProducts):
         v: Params,
     ) -> Params:
         """``M v`` alone."""
-        lesson = problem.lesson(phi, step.batch)
-        if not only_weighs(problem, lesson):
+        prepared = problem.prepare(phi, step.batch)
+        if not only_weighs(problem, prepared):
             raise UnsupportedStudentError(
                 f"{type(problem.teacher).__name__} does more than weigh examples, so dot "
                 "products "
                 "are not enough. Use DoubleBackward."
             )
-        losses, observations = losses_function(problem, state, lesson, step)
+        losses, observations = losses_function(problem, state, prepared, step)
         if self.method == "difference":
             with torch.no_grad():
                 losses({})
-        dots = self._dots(problem, losses, state.params, v, len(lesson.ids))
-        return mixed_from_dots(problem, phi, step, lesson, observations[0], dots)
+        dots = self._dots(problem, losses, state.params, v, len(prepared.ids))
+        return mixed_from_dots(problem, phi, step, prepared, observations[0], dots)
 
 
 def ghost(
@@ -147,9 +147,9 @@ def one_sided(
     One forward pass, where central differences take two; both are taken anew in float32 where
     the step was in half precision, whose losses are no good for differences.
     """
-    lesson, here = observed.lesson, observed.observation.losses
-    half = lesson.autocast != FULL or any(p.dtype != wide(p).dtype for p in v.values())
-    losses, _ = losses_function(problem, start, lesson._replace(autocast=FULL), step)
+    prepared, here = observed.prepared, observed.observation.losses
+    half = prepared.autocast != FULL or any(p.dtype != wide(p).dtype for p in v.values())
+    losses, _ = losses_function(problem, start, prepared._replace(autocast=FULL), step)
     if half:
         with torch.no_grad():
             here = losses({k: wide(p) for k, p in start.params.items()})

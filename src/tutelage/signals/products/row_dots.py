@@ -11,11 +11,11 @@ from tutelage.functional.trees import detached, named_grad
 from tutelage.per_example import Losses, forward_dots
 from tutelage.signals.products.double_backward import DoubleBackward, GradientGraph
 from tutelage.signals.products.product import Product
-from tutelage.teacher import is_deep
+from tutelage.teacher import is_attached
 from tutelage.types import (
-    Lesson,
     Observation,
     Params,
+    PreparedBatch,
     RecordedPasses,
     Step,
     StepObservation,
@@ -67,7 +67,7 @@ class DotProducts(Product):
                 try:
                     return recorded_dots(recorded, coefficients, v, weighted_only=weighted_only)
                 except UnsupportedStudentError:  # the passes do not show everything
-                    return exact_dots(problem, start, observed.lesson, step, v)
+                    return exact_dots(problem, start, observed.prepared, step, v)
         return self.dots(problem, start, step, v, observed)
 
     def mixed_of_step(
@@ -80,17 +80,19 @@ class DotProducts(Product):
         observed: StepObservation | None,
     ) -> Params:
         """``M v`` of a real step, from its dot products where the teacher only weighs."""
-        if observed is None or not only_weighs(problem, problem.lesson(phi, step.batch)):
+        if observed is None or not only_weighs(problem, problem.prepare(phi, step.batch)):
             return self.mixed(problem, start, phi, step, v)
         dots = self.dots_of_step(problem, start, phi, step, v, observed)
-        return mixed_from_dots(problem, phi, step, observed.lesson, observed.observation, dots)
+        return mixed_from_dots(
+            problem, phi, step, observed.prepared, observed.observation, dots
+        )
 
 
 def exact_dots(
-    problem: BilevelProblem, state: StudentState, lesson: Lesson, step: Step, v: Params
+    problem: BilevelProblem, state: StudentState, prepared: PreparedBatch, step: Step, v: Params
 ) -> Tensor:
     """``<d l_i / d theta, v>`` [L] by forward mode."""
-    losses, _ = losses_function(problem, state, lesson, step)
+    losses, _ = losses_function(problem, state, prepared, step)
     return forward_dots(losses, state.params, v)
 
 
@@ -98,40 +100,40 @@ def mixed_from_dots(
     problem: BilevelProblem,
     phi: Params,
     step: Step,
-    lesson: Lesson,
+    prepared: PreparedBatch,
     observation: Observation,
     dots: Tensor,
 ) -> Params:
     """``M v`` of a teacher that only weighs, from the dot products of rows [L]."""
-    weights = problem.weights(phi, lesson, observation, step.batch.seed)
-    return named_grad(problem.reduce(dots, weights, lesson), phi)
+    weights = problem.weights(phi, prepared, observation, step.batch.seed)
+    return named_grad(problem.reduce(dots, weights, prepared), phi)
 
 
-def only_weighs(problem: BilevelProblem, lesson: Lesson) -> bool:
+def only_weighs(problem: BilevelProblem, prepared: PreparedBatch) -> bool:
     """Whether the teacher's parameters enter the loss through weights alone.
 
     Args:
         problem: The student learning under the teacher.
-        lesson: What it prepared.
+        prepared: What it prepared.
 
     Returns:
-        False where the lesson depends on them, or weights on the student's parameters.
+        False where that depends on them, or weights on the student's parameters.
     """
-    visible = (lesson.inputs, lesson.targets, lesson.aux)
-    return not is_deep(problem.teacher) and not any(
+    visible = (prepared.inputs, prepared.targets, prepared.aux)
+    return not is_attached(problem.teacher) and not any(
         part is not None and part.requires_grad for part in visible
     )
 
 
 def losses_function(
-    problem: BilevelProblem, state: StudentState, lesson: Lesson, step: Step
+    problem: BilevelProblem, state: StudentState, prepared: PreparedBatch, step: Step
 ) -> tuple[Losses, list[Observation]]:
     """The student's losses as a function of its parameters, and a list of observations."""
     observations: list[Observation] = []
 
     def losses(params: Params) -> Tensor:
         moved = state._replace(params=state.params | params)
-        observation, _ = problem.observe(moved, lesson, step)
+        observation, _ = problem.observe(moved, prepared, step)
         features = {k: unpack_dual(f).primal for k, f in observation.features.items()}
         values, logits = (
             unpack_dual(observation.losses).primal,
@@ -147,10 +149,10 @@ def row_coefficients(
     problem: BilevelProblem, phi: Params, step: Step, observed: StepObservation
 ) -> Tensor:
     """The derivative of the weighted loss with respect to each row's loss."""
-    lesson, observation = observed.lesson, observed.observation
-    weights = problem.weights(detached(phi), lesson, observation, step.batch.seed)
+    prepared, observation = observed.prepared, observed.observation
+    weights = problem.weights(detached(phi), prepared, observation, step.batch.seed)
     losses = observation.losses.detach().requires_grad_()
-    return torch.autograd.grad(problem.reduce(losses, weights, lesson), losses)[0]
+    return torch.autograd.grad(problem.reduce(losses, weights, prepared), losses)[0]
 
 
 def recorded_dots(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.replay_context import detach
-from tutelage.teacher import weighs_deeply
+from tutelage.teacher import weights_attached
 from tutelage.types import Params, Step, StudentState
 
 Loss = Callable[[Params, Params], Tensor]
@@ -18,25 +18,25 @@ def loss_function(
 ) -> tuple[Loss, Params]:
     """The training loss near a student, with fixed inputs of ``weigh``.
 
-    Weights do not see the student move unless the teacher is deep, as in the student's own
+    Weights do not see the student move unless they are attached, as in the student's own
     gradient; they do see what the teacher prepared for this step.
     """
     with torch.no_grad():
-        here, buffers = problem.observe(state, problem.lesson(phi, step.batch), step)
+        here, buffers = problem.observe(state, problem.prepare(phi, step.batch), step)
     fixed = detach(here)
 
     def loss(theta: Params, phi: Params) -> Tensor:
-        lesson = problem.lesson(phi, step.batch)
+        prepared = problem.prepare(phi, step.batch)
         observation, _ = problem.observe(
-            state._replace(params=state.params | theta), lesson, step
+            state._replace(params=state.params | theta), prepared, step
         )
         visible = (
             observation
-            if weighs_deeply(problem.teacher)
-            else problem.teacher_observation(state, lesson, step, fixed)
+            if weights_attached(problem.teacher)
+            else problem.teacher_observation(state, prepared, step, fixed)
         )
-        losses = problem.row_losses(phi, lesson, observation, step.batch.seed)
-        weights = problem.weights(phi, lesson, visible, step.batch.seed, attached=True)
-        return problem.reduce(losses, weights, lesson)
+        losses = problem.row_losses(phi, prepared, observation, step.batch.seed)
+        weights = problem.weights(phi, prepared, visible, step.batch.seed, attached=True)
+        return problem.reduce(losses, weights, prepared)
 
     return loss, buffers

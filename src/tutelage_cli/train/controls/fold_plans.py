@@ -5,16 +5,14 @@ from dataclasses import replace
 
 from tutelage.crossfit import FoldTraining
 from tutelage.crossfit.fold_settings import FoldSettings
-from tutelage.crossfit.stages import FoldStages
 from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.folds import (
-    CORRECTED,
-    DISTILLED,
     PARTS,
     PLAIN,
+    STAGES,
     TRIALS,
     chosen_settings,
     chosen_trial,
@@ -43,42 +41,22 @@ def regularised(inputs: ControlInputs) -> TrainingPlan:
 
 
 def _of_trial(inputs: ControlInputs) -> TrainingPlan:
-    return _plan_of(inputs, _data(inputs).trial(tried_by(inputs.job)))
+    data = fold_stages_of(inputs.material, inputs.job)
+    return _plan_of(inputs, data.trial(tried_by(inputs.job)))
 
 
-def _plain_of_fold(inputs: ControlInputs) -> TrainingPlan:
-    plan = _plan_of(inputs, _data(inputs).plain(_fold(inputs), chosen_settings(inputs.job)))
-    if inputs.job.fold:
-        return plan
-    trained = replace(plan, rates=())  # the chosen trial is this student: no epoch is left
-    return _continued(inputs, trained, chosen_trial(inputs.job))
-
-
-def _corrected(inputs: ControlInputs) -> TrainingPlan:
-    """Go on from a fold's untaught student under the corrected loss."""
-    data, settings = _data(inputs), chosen_settings(inputs.job)
-    transitions = data.transitions(read_out_of_fold(inputs.job, PLAIN, inputs.material))
-    plan = _plan_of(inputs, data.corrected(_fold(inputs), settings, transitions))
-    return _continued(inputs, plan, inputs.job.with_arm(PLAIN, inputs.job.fold))
-
-
-def _distilled(inputs: ControlInputs) -> TrainingPlan:
-    """Train on the posteriors of other folds, which students that did not see them gave."""
-    data, settings = _data(inputs), chosen_settings(inputs.job)
-    corrected, plain = (
-        read_out_of_fold(inputs.job, arm, inputs.material) for arm in (CORRECTED, PLAIN)
-    )
-    posterior = data.posterior(corrected, data.refined(corrected, plain))
-    return _plan_of(inputs, data.distilled(_fold(inputs), settings, posterior))
-
-
-def _data(inputs: ControlInputs) -> FoldStages:
-    return fold_stages_of(inputs.material, inputs.job)
-
-
-def _fold(inputs: ControlInputs) -> int:
-    assert inputs.job.fold is not None
-    return inputs.job.fold
+def _of_stage(inputs: ControlInputs) -> TrainingPlan:
+    job, data = inputs.job, fold_stages_of(inputs.material, inputs.job)
+    assert job.fold is not None
+    earlier = STAGES[: STAGES.index(job.arm)]
+    before = [read_out_of_fold(job, arm, inputs.material) for arm in earlier]
+    training = data.trainings(chosen_settings(job), before)[job.fold]
+    plan = _plan_of(inputs, training)
+    if training.is_trial:  # the chosen one, which is trained: no epoch is left
+        return _continued(inputs, replace(plan, rates=()), chosen_trial(job))
+    if training.start:
+        return _continued(inputs, plan, job.with_arm(PLAIN, job.fold))
+    return plan
 
 
 def _plan_of(inputs: ControlInputs, training: FoldTraining) -> TrainingPlan:
@@ -125,8 +103,6 @@ def _continued(inputs: ControlInputs, plan: TrainingPlan, before: Job) -> Traini
 
 FOLD_PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     TRIALS: _of_trial,
-    PLAIN: _plain_of_fold,
-    CORRECTED: _corrected,
-    DISTILLED: _distilled,
+    **dict.fromkeys(STAGES, _of_stage),
 }
 """of the students that are not evaluated, by name"""

@@ -26,7 +26,7 @@ from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
 
-PLAIN, CORRECTED, DISTILLED = "folds", "corrected-folds", "distilled-folds"
+STAGES = PLAIN, CORRECTED, DISTILLED = "folds", "corrected-folds", "distilled-folds"
 """students of folds: untaught ones, which go on under the forward corrected loss, and fresh
 ones, trained on the posteriors by the corrected ones"""
 TRIALS = "fold-trials"

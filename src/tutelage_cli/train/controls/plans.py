@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from tutelage.crossfit import label_issues
+from tutelage.crossfit import CrossFitted, label_issues
 from tutelage.functional.portable_state import load_state
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.teachers import OutOfFoldTargets
@@ -14,7 +14,6 @@ from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.fold_plans import FOLD_PLANS, regularised
 from tutelage_cli.train.controls.folds import (
     PLAIN,
-    chosen_settings,
     conditioned,
     fold_stages_of,
     read_out_of_fold,
@@ -30,7 +29,7 @@ from tutelage_cli.train.controls.plan_parts import (
 )
 from tutelage_cli.train.controls.rates import RATES
 from tutelage_cli.train.controls.rows import Repeated, batches_like
-from tutelage_cli.train.controls.selection import AS_GIVEN, select
+from tutelage_cli.train.controls.selection import select
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
 from tutelage_cli.train.job import Job, learning_rate
@@ -163,34 +162,35 @@ def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
 
 def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
     """Train on posteriors, or on given labels where plain folds are shown to be better."""
-    selected, given = select(inputs), inputs.material.train.labels
-    inputs = replace(inputs, job=_with_decay_of_folds(inputs.job))
-    if selected.method == AS_GIVEN:
+    found, seconds = select(inputs)
+    inputs = replace(inputs, job=_with_decay_of_folds(inputs.job, found))
+    if not found.selected:
         batches, index = with_checked(inputs)
-        return budgeted(inputs, batches, index, selected.seconds)
-    weights = selected.posterior.gather(1, given[:, None])[:, 0]
-    batches, index = on_posteriors(inputs, selected.posterior)
-    return budgeted(inputs, batches, index, selected.seconds, weights=weights)
+        return budgeted(inputs, batches, index, seconds)
+    given = inputs.material.train.labels
+    weights = found.posterior.gather(1, given[:, None])[:, 0]
+    batches, index = on_posteriors(inputs, found.posterior)
+    return budgeted(inputs, batches, index, seconds, weights=weights)
 
 
-def _with_decay_of_folds(job: Job) -> Job:
-    """With the weight decay of the students of folds."""
-    decay = chosen_settings(job).decay_factor * job.settings.weight_decay
+def _with_decay_of_folds(job: Job, found: CrossFitted) -> Job:
+    """With the weight decay of the plain students of folds."""
+    decay = found.settings.decay_factor * job.settings.weight_decay
     return replace(job, settings=replace(job.settings, weight_decay=decay))
 
 
 def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
     """Train under a teacher of out-of-fold predictions, which starts at their closed form."""
-    selected = select(inputs)
-    train, job = inputs.material.train, _with_decay_of_folds(inputs.job)
+    found, seconds = select(inputs)
+    train, job = inputs.material.train, _with_decay_of_folds(inputs.job, found)
+    out_of_fold = found.stages[found.selected].train
     teacher = OutOfFoldTargets(
-        train.ids, selected.out_of_fold.train, train.labels, transitions=selected.transitions
+        train.ids, out_of_fold, train.labels, transitions=found.transitions
     )
     steps = len(inputs.streams.train) * job.settings.epochs
     taught = _taught(inputs)
     tutor = build_tutor(job.arm, job.seed, train, job.settings, steps, teacher=teacher)
-    start = replace(taught.start, seconds=selected.seconds)
-    return replace(taught, tutor=tutor, start=start)
+    return replace(taught, tutor=tutor, start=replace(taught.start, seconds=seconds))
 
 
 def _of_rate(inputs: ControlInputs) -> TrainingPlan:
