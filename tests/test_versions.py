@@ -62,5 +62,11 @@ def test_no_release_is_allowed_that_is_older_than_the_oldest_tried() -> None:
     assert older == {}, "python -m tests.versions build/versions oldest"
 
 
+def test_the_page_names_the_oldest_ray_that_is_allowed() -> None:
+    (bound,) = bounds(["tutelage[cluster]"]).items() - bounds(["tutelage[train]"]).items()
+    page = (ROOT / "docs" / "versions.md").read_text("utf-8")
+    assert f"pass with {bound[0]} {bound[1]}.0, the oldest allowed" in " ".join(page.split())
+
+
 def test_the_tests_that_run_are_there() -> None:
     assert [path for path in TESTS if not (ROOT / path).exists()] == []

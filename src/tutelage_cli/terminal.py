@@ -6,6 +6,7 @@ import os
 import sys
 import textwrap
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,10 @@ WIDE = 400
 """width of a table in columns where the output is no terminal"""
 IN_A_PIPE = 140
 """columns at which sentences are wrapped where the output is no terminal"""
+RECENT = 1 / 10
+"""share of the work by which the pace is estimated"""
+FEWEST_MARKS = 5
+"""of progress that the pace is estimated by, where there are as many"""
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,15 @@ class Output:
 
 
 class Pace:
-    """Estimates the remaining time from the time taken so far, in wall-clock seconds."""
+    """Estimates the remaining time from the recent pace, in wall-clock seconds.
+
+    The pace is that of the last tenth of the work, or of the last few pieces where these are
+    more: a machine may be busier at some times than at others.
+    """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
+        self._marks: deque[tuple[float, int | float]] = deque([(0.0, 0)])
 
     @property
     def seconds(self) -> float:
@@ -69,7 +79,13 @@ class Pace:
         """The remaining time, as text."""
         if not 0 < done < total:
             return ""
-        return f"about {clock(self.seconds * (total - done) / done)} left"
+        marks, now = self._marks, self.seconds
+        if done > marks[-1][1]:
+            marks.append((now, done))
+        while len(marks) > FEWEST_MARKS and marks[1][1] <= done - RECENT * total:
+            marks.popleft()
+        start, before = marks[0]
+        return f"about {clock((now - start) * (total - done) / (done - before))} left"
 
 
 def clock(seconds: float) -> str:

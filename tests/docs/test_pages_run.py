@@ -4,10 +4,14 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tests.docs.blocks import DOCS, blocks, run_blocks
 from tests.trained import unchecked, undrawn
 from tutelage import signals, teachers
+from tutelage.crossfit import FoldTraining
+from tutelage.crossfit.fold_settings import FoldSettings
+from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import products
 
 pytest.importorskip("sklearn")
@@ -42,6 +46,25 @@ def test_a_tutorial_runs(page) -> None:
 def test_the_example_of_a_card_runs(page) -> None:
     assert blocks(page)
     run_blocks(page, () if page == START else (START,))
+
+
+def test_the_loop_of_the_card_of_folds_trains_as_long_and_with_the_decay_that_it_is_given():
+    known = run_blocks(DOCS / "methods" / "out-of-fold-targets.md", (START,))
+    rows, labels = known["folds"].ne(0).nonzero()[:, 0], known["shown"][:1000]
+    settings = FoldSettings(1 / 48, 30.0)
+    training = FoldTraining("plain-0", 0, rows, labels, cross_entropy, settings)
+    decays = []
+
+    def note(optimizer, *_):
+        decays.append(optimizer.param_groups[0]["weight_decay"])
+
+    handle = register_optimizer_step_post_hook(note)
+    try:
+        known["fit"](training)
+    finally:
+        handle.remove()
+    assert decays == [pytest.approx(30 * 5e-4)] * settings.steps(6 * len(rows) // 64)
+    assert len(decays) == 10
 
 
 def test_every_method_has_a_card_that_draws_in_its_docstring() -> None:

@@ -1,6 +1,5 @@
 """The probability that each label is wrong, by the out-of-fold predictions of a run."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,16 +9,15 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from tutelage.crossfit import LabelErrors, label_errors, wrong_between
-from tutelage.storage.checkpoint import name_damaged_file
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.inspect.example_tables import ExampleTable
 from tutelage_cli.inspect.reading import ClassNames, Run, read_examples_of, students_of
 from tutelage_cli.runner.run_folder import exists
+from tutelage_cli.train.controls.fold_check import check_folds
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     DISTILLED,
     PLAIN,
-    PREDICTIONS,
     fold_jobs,
     read_out_of_fold,
 )
@@ -45,7 +43,14 @@ def by_folds(run: Run, seed: int | None) -> list[ExampleTable]:
     kinds = [_kinds(job) for job in jobs]
     if len(jobs) < len(seeds) or not all(kinds):
         return []
-    return [_table_of(run, job, there) for job, there in zip(jobs, kinds, strict=True)]
+    of_seeds = [_labels_of(job) for job in jobs]
+    check_folds(
+        [(job, material) for job, (_, material, _) in zip(jobs, of_seeds, strict=True)], KINDS
+    )
+    return [
+        _table_of(run, job, there, *labels)
+        for job, there, labels in zip(jobs, kinds, of_seeds, strict=True)
+    ]
 
 
 def with_probabilities(
@@ -82,12 +87,23 @@ def _kinds(job: Job) -> list[str]:
     return [DISTILLED] if finished(DISTILLED) else [kind for kind in KINDS if finished(kind)]
 
 
-def _table_of(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
+def _labels_of(job: Job) -> tuple[ClassNames, Material, np.ndarray]:
+    """Names of classes, data as far as folds depend on them, and losses of checked examples."""
     names = ClassNames()
     checked, train = (read_examples_of(job, name, names) for name in (HELD_OUT, EXAMPLES))
-    classes = _classes(job, kinds[0])
-    ours, others = (_labels_alone(table, classes) for table in (train, checked))
-    material = Material(ours, None, others, others)
+    ours, others = _labels_alone(train), _labels_alone(checked)
+    return names, Material(ours, None, others, others), checked["loss"]
+
+
+def _table_of(
+    run: Run,
+    job: Job,
+    kinds: Sequence[str],
+    names: ClassNames,
+    material: Material,
+    untaught: np.ndarray,
+) -> ExampleTable:
+    given, right = material.train.labels, material.held_out.labels
     each = [read_out_of_fold(job, kind, material) for kind in kinds]
     (like,) = students_of(run, BASE, job.seed)
     like = replace(
@@ -96,7 +112,7 @@ def _table_of(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
         predicted=names.of(
             torch.stack([predictions.train for predictions in each]).mean(0).argmax(1).numpy()
         ),
-        weights=np.full(len(ours), np.nan),
+        weights=np.full(len(given), np.nan),
         held_out=None,
         epochs=(),
         past_losses=None,
@@ -106,9 +122,9 @@ def _table_of(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
         with_probabilities(
             like,
             predictions.train,
-            ours.labels,
+            given,
             predictions.checked,
-            others.labels,
+            right,
             DRAWS // len(each),
         )
         for predictions in each
@@ -116,9 +132,7 @@ def _table_of(run: Run, job: Job, kinds: Sequence[str]) -> ExampleTable:
     return replace(
         like,
         losses=np.mean([one.losses for one in found], axis=0),
-        learnt=_learnt(
-            [predictions.checked for predictions in each], others.labels, checked["loss"]
-        ),
+        learnt=_learnt([predictions.checked for predictions in each], right, untaught),
         wrong=np.concatenate([one.wrong for one in found if one.wrong is not None], axis=1),
     )
 
@@ -134,19 +148,7 @@ def _learnt(each: Sequence[Tensor], right: Tensor, untaught: np.ndarray) -> floa
     return gain / beside if beside > 0 else float("inf")
 
 
-def _classes(job: Job, kind: str) -> int:
-    file = fold_jobs(job, kind)[0].folder / PREDICTIONS
-    with name_damaged_file(file, f"Delete its folder, then go on with --resume {job.run}."):
-        try:
-            held = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open
-            with np.load(held, allow_pickle=False) as stored:
-                return int(stored["train"].shape[1])
-        except OSError as error:
-            raise ValueError(str(error)) from error
-
-
-def _labels_alone(table: dict[str, Sequence[int]], classes: int) -> FeatureSet:
-    # as far as folds depend on examples
+def _labels_alone(table: dict[str, Sequence[int]]) -> FeatureSet:
     labels, ids = (torch.as_tensor(np.array(table[n], dtype=np.int64)) for n in ("given", "id"))
-    names = tuple(map(str, range(classes)))
+    names = tuple(map(str, range(int(labels.max()) + 1)))
     return FeatureSet(torch.empty(len(ids), 0), labels, ids, names, "labels")

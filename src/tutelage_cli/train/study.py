@@ -15,11 +15,12 @@ from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
 from tutelage_cli.runner.interrupts import handling
 from tutelage_cli.runner.ray_tasks import RESTARTS, Died, RayTasks, ray_tasks
-from tutelage_cli.runner.run_folder import sweep
+from tutelage_cli.runner.run_folder import exists, sweep
 from tutelage_cli.runner.trackers import LogName, prepare_log
 from tutelage_cli.runner.workers import started_workers
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.controls.stages import training_stages
+from tutelage_cli.train.controls.fold_check import check_folds
+from tutelage_cli.train.controls.stages import READ_FOLDS, training_stages
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.settings import TrainSettings
@@ -44,6 +45,7 @@ def run_study(
     stages = training_stages(run.absolute(), of_jobs, log_every, log)
     (run / STOP).unlink(missing_ok=True)
     sweep(run)
+    _check_folds_that_are_read(stages, source)
     if log_every:
         prepare_log(log, run.absolute())
 
@@ -76,6 +78,18 @@ def run_study(
     write(run_content(run, settings, summary, material), run / "report.html")
     _copy_commentary(run, settings, summary)
     return summary
+
+
+def _check_folds_that_are_read(stages: list[list[Job]], source: Source) -> None:
+    # where a run goes on; nothing that is finished reads them again
+    unfinished = [
+        job for stage in stages for job in stage if not exists(job.folder / "result.json")
+    ]
+    if any(job.arm in READ_FOLDS for job in unfinished) and exists(unfinished[0].run / "folds"):
+        of_seed = {job.seed: job for stage in stages for job in stage}
+        check_folds(
+            (job, seed_material(source, job.settings, seed)) for seed, job in of_seed.items()
+        )
 
 
 def _train_all(stages: list[list[Job]], source: Source, n_jobs: int) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 HALF_LIFE = 20.0
-"""seconds of work after which an observation of the speed counts half"""
+"""seconds after which an observation of the speed counts half"""
 TRUSTED = 10.0
 """seconds of work that the expected speed counts as"""
 
@@ -51,7 +51,7 @@ class TimeLeft:
             )
             self._begun |= worked > 0
             spent = (now - self._now) * self._busy() if self._begun else 0.0
-            fade = 0.5 ** (spent / (HALF_LIFE * self._workers))
+            fade = 0.5 ** ((now - self._now) / HALF_LIFE) if self._begun else 1.0
             self._spent = fade * self._spent + spent
             self._worked = fade * self._worked + worked
         self._now, self._done = now, dict(done)

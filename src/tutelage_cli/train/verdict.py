@@ -7,7 +7,7 @@ from typing import Any
 from tutelage_cli.intervals import mean_interval
 from tutelage_cli.train.names import BASELINES, CONTROLS, OLA, POLICIES
 
-UNTAUGHT = "untaught"
+UNTAUGHT, CROSS_FITTED = "untaught", "cross-fitted"
 ADVICE = {
     UNTAUGHT: "Train untaught",
     "checked-only": "Train on the checked examples alone",
@@ -17,7 +17,7 @@ ADVICE = {
     "regularised": "Regularise",
     "pruned": "Prune",
     "forward-corrected": "Correct",
-    "cross-fitted": "Cross-fit",
+    CROSS_FITTED: "Cross-fit",
 }
 """advice where a control is best"""
 BETTER_SEEDS = 5
@@ -51,17 +51,24 @@ def gains_over_controls(arms: Mapping[str, Results], taught: str) -> dict[str, f
 
 
 def verdict(arms: Mapping[str, Results]) -> list[str]:
-    """The advice, and a comparison of each taught arm with the best control.
+    """The advice, each taught arm less the best control, and cross-fitted less untaught.
 
     Of several taught arms the advice is about the one that predicts the checked examples best.
     """
     taught, _ = split_arms(arms)
-    if not taught:
-        return []
-    control = best_control(arms)
-    chosen = max(taught, key=lambda name: _held_out_score(arms[name]))
-    lines = [_advice(chosen, arms[chosen], control, arms[control])]
-    return lines + [_comparison(name, arms[name], control, arms[control]) for name in taught]
+    lines: list[str] = []
+    if taught:
+        control = best_control(arms)
+        chosen = max(taught, key=lambda name: _held_out_score(arms[name]))
+        lines += [_advice(chosen, arms[chosen], control, arms[control])]
+        lines += [
+            _comparison(f"Taught by {name}", arms[name], control, arms[control])
+            for name in taught
+        ]
+    if CROSS_FITTED in arms:
+        what = "What cross-fitting gains in all"
+        lines.append(_comparison(what, arms[CROSS_FITTED], UNTAUGHT, arms[UNTAUGHT]))
+    return lines
 
 
 def _advice(name: str, taught: Results, control: str, baseline: Results) -> str:
@@ -95,7 +102,7 @@ def _advice(name: str, taught: Results, control: str, baseline: Results) -> str:
     return f"{advice}: it has the higher mean, though neither is shown to be better. {sides}"
 
 
-def _comparison(name: str, taught: Results, control: str, baseline: Results) -> str:
+def _comparison(what: str, taught: Results, control: str, baseline: Results) -> str:
     gains = _differences(taught, baseline)
     ending = " in one seed"
     if len(gains) > 1:
@@ -105,7 +112,7 @@ def _comparison(name: str, taught: Results, control: str, baseline: Results) -> 
             f"{better} of {len(gains)} seeds"
         )
     mean = f"{fmean(gains):+.1f} points of test accuracy"
-    return f"Taught by {name}: {mean} over {control}{ending}."
+    return f"{what}: {mean} over {control}{ending}."
 
 
 def _score(name: str, results: Results) -> str:

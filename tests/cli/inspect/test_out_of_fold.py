@@ -120,10 +120,10 @@ def test_an_arm_or_another_way_is_still_asked_for(folded, noisy, tmp_path) -> No
 
 
 def test_folds_that_are_not_there_or_damaged(copy) -> None:
-    for fold in (2, 0):
+    for fold, part in ((2, "out-of-fold.npz is damaged"), (0, "folds-seed1-0, folds-seed1-2")):
         file = copy / "folds" / f"folds-seed1-{fold}" / "out-of-fold.npz"
         file.write_bytes(file.read_bytes()[:200])
-        one_line(run("inspect", copy), file, "is damaged")
+        one_line(run("inspect", copy), part, "Delete", f"--resume {copy}")
     (file.parent / "result.json").unlink()
     assert look(copy, "--max-fpr", "0.2")["by"] != "out-of-fold"
     assert look(copy, "--seed", "0")["by"] == "out-of-fold"

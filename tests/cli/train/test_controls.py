@@ -668,8 +668,39 @@ def test_damaged_predictions_of_a_fold_are_told_in_one_line(
         with np.load(file) as stored:
             train, checked = stored["train"], stored["checked"]
         np.savez(file, train=train, checked=checked, content=np.array("0" * 32))
-    one_line(run("train", "--resume", out), file, "is damaged", "Delete")
-    (file.parent / "result.json").unlink()
+    one_line(run("train", "--resume", out), file, "is damaged", f"Delete {file.parent}, ")
+    shutil.rmtree(file.parent)
+    assert run("train", "--resume", out).code == 0
+    assert_same_run(controlled, out)
+
+
+@pytest.mark.usefixtures("report_in_a_word")
+@pytest.mark.parametrize("arms", [("folds", "distilled-folds"), ("fold",)], ids=len)
+def test_all_damaged_predictions_of_folds_are_named_at_once(controlled, tmp_path, arms) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(controlled, out)
+    (out / "students" / "pruned-seed0" / "result.json").unlink()
+    there = list((out / "folds").iterdir())
+    damaged = [folder for folder in there if folder.name.startswith(arms)]
+    if len(arms) == 1:  # all of them
+        damaged = there
+    assert len(damaged) >= 10
+    for folder in damaged:
+        trial = folder.name.startswith("fold-trials")
+        (folder / ("result.json" if trial else "out-of-fold.npz")).write_bytes(b"[]")
+    answer = run("train", "--resume", out)
+    one_line(answer, f"{len(damaged)} of {len(there)} students of folds", f"--resume {out}:")
+    if damaged == there:
+        assert f"Delete {out / 'folds'}; then" in answer.err
+    else:
+        named = answer.err.partition("Delete these folders in ")[2].partition(";")[0]
+        place, _, names = named.partition(": ")
+        assert (place, {*names.split(", ")}) == (
+            str(out / "folds"),
+            {folder.name for folder in damaged},
+        )
+    for folder in damaged:
+        shutil.rmtree(folder)
     assert run("train", "--resume", out).code == 0
     assert_same_run(controlled, out)
 

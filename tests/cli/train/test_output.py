@@ -87,6 +87,24 @@ def test_how_long_still_is_told_once_something_is_done(monkeypatch) -> None:
     assert listed("a", "", "b") == "a; b"
 
 
+@pytest.mark.parametrize("total", [20, 100])
+@pytest.mark.parametrize("slower", [0.5, 2.0])
+def test_the_pace_follows_a_change_of_the_load(monkeypatch, total, slower) -> None:
+    # settled after a tenth of the work, or four pieces
+    now, pieces = [0.0], max(4, total // 10)
+    monkeypatch.setattr("tutelage_cli.terminal.time.monotonic", lambda: now[0])
+    pace = Pace()
+    for done in range(1, total):
+        each = 100.0 if done <= total // 2 else 100.0 * slower
+        now[0] += each
+        left = pace.left(done, total).removeprefix("about ").removesuffix(" left")
+        seconds = 0.0
+        for part in left.split(":"):
+            seconds = 60 * seconds + float(part)
+        if not total // 2 < done < total // 2 + pieces:
+            assert 1 / 1.5 <= seconds / (each * (total - done)) <= 1.5, done
+
+
 def test_a_run_begins_with_its_plan(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("tutelage_cli.train.display.POLL_EVERY", 0.01)
     jobs = [Job(tmp_path, "untaught", seed, TrainSettings(seeds=3)) for seed in range(3)]

@@ -59,6 +59,7 @@ LOADS: dict[str, tuple[Callable[[float], float], list[float]]] = {
     "idle": (lambda _: 1.0, []),
     "twice as slow from the start": (lambda _: 2.0, [0.0]),
     "busy in between": (lambda t: 3.0 if 100 <= t < 300 else 1.0, [100.0, 300.0]),
+    "half as fast from the middle on": (lambda t: 1.0 if t < 200 else 2.0, [200.0]),
     "busier and busier": (lambda t: 1.0 + t / 300, [0.0]),
 }
 

@@ -123,3 +123,23 @@ def test_baselines_and_fixed_policies_are_controls_unless_nothing_else_is_taught
     assert best_control(arms) == "gce"
     assert verdict(arms)[0].startswith("Use gce: ")
     assert verdict({UNTAUGHT: arm(80)}) == []
+
+
+def test_what_cross_fitting_gains_over_the_untaught_student_is_in_every_verdict() -> None:
+    arms = {
+        UNTAUGHT: arm(80, 82, 80),
+        "loss": arm(95, 96, 95.5),
+        "cross-fitted": arm(92, 93, 91.5, ratio=5.0),
+    }
+    gain = mean_interval([12, 11, 11.5])
+    wanted = (
+        "What cross-fitting gains in all: +11.5 points of test accuracy over untaught, 90% "
+        f"interval {gain.low:+.1f} to {gain.high:+.1f}; better in 3 of 3 seeds."
+    )
+    assert (gain.low > 10, verdict(arms)[-1]) == (True, wanted)
+    assert verdict({name: arms[name] for name in (UNTAUGHT, "cross-fitted")}) == [wanted]
+    one = {name: results[:1] for name, results in arms.items()}
+    assert verdict(one)[-1] == (
+        "What cross-fitting gains in all: +12.0 points of test accuracy over untaught in one "
+        "seed."
+    )

@@ -3,7 +3,6 @@
 import io
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,7 @@ def write_trial_result(
 def chosen_settings(job: Job, *, stronger: bool = False) -> FoldSettings:
     """The settings whose student predicts given labels best, the first of those alike."""
     trials = trial_jobs(job, stronger=stronger)
-    likelihoods = {tried_by(one): _trial(one)[0] for one in trials}
+    likelihoods = {tried_by(one): read_trial(one)[0] for one in trials}
     if max(likelihoods.values()) == -math.inf:
         raise UsageError(
             f"All untaught students of a fold of seed {job.seed} diverged. Lower --lr (now "
@@ -98,7 +97,7 @@ def chosen_trial(job: Job) -> Job:
 
 def seconds_of_trials(job: Job, *, stronger: bool = False) -> float:
     """Seconds of all students that settings were chosen by."""
-    return sum(_trial(one)[1] for one in trial_jobs(job, stronger=stronger))
+    return sum(read_trial(one)[1] for one in trial_jobs(job, stronger=stronger))
 
 
 def fold_jobs(job: Job, arm: str) -> list[Job]:
@@ -119,7 +118,7 @@ def write_out_of_fold(
     own_fold = folds_of(material, job) == job.fold
     ours = probabilities(tutor, streams.train)[own_fold].numpy()
     checked = probabilities(tutor, streams.held_out).numpy()
-    content = np.array(_content_digest(material))
+    content = np.array(content_digest(material))
     with atomic_path(job.folder / PREDICTIONS) as part, part.open("wb") as file:
         np.savez(file, train=ours, checked=checked, content=content)
     write_json(job.folder / "result.json", {"seconds": seconds})
@@ -127,8 +126,8 @@ def write_out_of_fold(
 
 def read_out_of_fold(job: Job, arm: str, material: Material) -> StagePredictions:
     """Put together what the students of all folds predict."""
-    content = _content_digest(material)
-    each = [_read(one.folder, content) for one in fold_jobs(job, arm)]
+    content = content_digest(material)
+    each = [read_predictions(one, content) for one in fold_jobs(job, arm)]
     return fold_stages_of(material, job).joined(each)
 
 
@@ -160,8 +159,8 @@ def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
     return torch.cat(logits).float().softmax(1).cpu()
 
 
-def _trial(job: Job) -> tuple[float, float]:
-    # log-likelihood of given labels, and seconds; one that diverged has none
+def read_trial(job: Job) -> tuple[float, float]:
+    """Log-likelihood of given labels, -inf for one that diverged, and seconds."""
     result = _result(job, KEY, "seconds")
     if result[KEY] is None:
         return -math.inf, float(result["seconds"])
@@ -170,7 +169,7 @@ def _trial(job: Job) -> tuple[float, float]:
 
 def _result(job: Job, *names: str) -> dict[str, Any]:
     file = job.folder / "result.json"
-    with name_damaged_file(file, f"Delete {job.folder}, then go on with --resume {job.run}."):
+    with name_damaged_file(file, _remedy(job)):
         try:
             result = json.loads(file.read_text("utf-8"))
         except OSError as error:
@@ -182,16 +181,20 @@ def _result(job: Job, *names: str) -> dict[str, Any]:
         return {name: result[name] for name in names}
 
 
-def _content_digest(material: Material) -> str:
-    # which examples, under which labels, predictions are for
+def content_digest(material: Material) -> str:
+    """A digest of the examples and labels that predictions are for."""
     train, checked = material.train, material.held_out
     return digest([VERSION, train.ids, train.labels, checked.ids, checked.labels])
 
 
-def _read(folder: Path, content: str) -> FoldPredictions:
-    file = folder / PREDICTIONS
-    remedy = f"Delete {folder / 'result.json'}, then go on: it is made again."
-    with name_damaged_file(file, remedy):
+def _remedy(job: Job) -> str:
+    return f"Delete {job.folder}, then go on with --resume {job.run}: it is made again."
+
+
+def read_predictions(job: Job, content: str) -> FoldPredictions:
+    """What a student of a fold predicts, of the data with this digest."""
+    file = job.folder / PREDICTIONS
+    with name_damaged_file(file, _remedy(job)):
         try:
             buffer = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open
             with np.load(buffer, allow_pickle=False) as stored:

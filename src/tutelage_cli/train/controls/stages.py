@@ -36,6 +36,8 @@ ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
 """go on from all students of folds"""
+READ_FOLDS = (PLAIN, CORRECTED, DISTILLED, *ON_TRIALS, *ON_FOLDS, *CROSS_FITTED)
+"""read files that students of folds wrote"""
 
 EXPECTED = {
     CORRECTED: corrected_settings(TRIED[1]),

@@ -1,0 +1,59 @@
+"""Names all students of folds whose files cannot be used, before any of them is needed."""
+
+from collections.abc import Container, Iterable
+
+from tutelage.errors import UsageError, first_line
+from tutelage_cli.runner.run_folder import exists
+from tutelage_cli.train.controls.folds import (
+    CORRECTED,
+    DISTILLED,
+    PLAIN,
+    TRIALS,
+    content_digest,
+    fold_jobs,
+    read_predictions,
+    read_trial,
+    trial_jobs,
+)
+from tutelage_cli.train.job import Job
+from tutelage_cli.train.material import Material
+
+OF_FOLDS = (TRIALS, PLAIN, CORRECTED, DISTILLED)
+"""the students of folds"""
+
+
+def check_folds(
+    seeds: Iterable[tuple[Job, Material]], needed: Container[str] = OF_FOLDS
+) -> None:
+    """Raise one ``UsageError`` for all finished students of folds that cannot be read.
+
+    Args:
+        seeds: Any student of each seed, and the data of that seed.
+        needed: The arms of which one has to be among them.
+    """
+    finished: list[Job] = []
+    faults: list[tuple[Job, UsageError]] = []
+    for job, material in seeds:
+        content = content_digest(material)
+        jobs = trial_jobs(job, stronger=True)
+        jobs += [one for arm in (PLAIN, CORRECTED, DISTILLED) for one in fold_jobs(job, arm)]
+        for one in (one for one in jobs if exists(one.folder / "result.json")):
+            finished.append(one)
+            try:
+                read_trial(one) if one.arm == TRIALS else read_predictions(one, content)
+            except UsageError as error:
+                faults.append((one, error))
+    if not any(one.arm in needed for one, _ in faults):
+        return
+    job, error = faults[0]
+    if len(faults) == 1:
+        raise error
+    folder, reason = job.folder.parent, first_line(error.__cause__ or error)
+    all_of_them = len(faults) == len(finished)
+    names = ", ".join(one.folder.name for one, _ in faults)
+    which = str(folder) if all_of_them else f"these folders in {folder}: {names}"
+    raise UsageError(
+        f"{len(faults)} of {len(finished)} students of folds cannot be used, "
+        f"{job.folder.name} as its file is damaged ({reason}). Delete {which}; then go on with "
+        f"--resume {job.run}: they are made again."
+    ) from error
