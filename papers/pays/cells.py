@@ -74,7 +74,7 @@ CELLS = (
     *(Cell("cifar10", "human:random1", n, FROZEN) for n in (20, 100)),
     *(Cell("cifar10", "human:aggregate", n, FROZEN) for n in (20, 100)),
     *(Cell("cifar100", "hierarchical:0.4", n, FROZEN) for n in (100, 500)),
-    *(Cell("cifar10", "flip2:0.4", n, FEW, "-pixels") for n in (20, 100)),
+    *(Cell("cifar10", "flip2:0.4", n, (*FEW, "--student", "cnn"), "-pixels") for n in (20, 100)),
     *(
         Cell("cifar10", "flip2:0.4", n, (*FROZEN, "--imbalance", "10"), "-long-tailed")
         for n in (20, 100)

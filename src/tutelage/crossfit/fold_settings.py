@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-VERSION = 3
+VERSION = 4
 """of the procedure; what students of folds of another version left is not gone on from"""
 FEWEST = 480
 """a student of a fold takes its share of these steps where its run has fewer, but no more steps
@@ -31,6 +31,8 @@ STRONGER = FoldSettings(1 / 3, 100.0)
 LATER_SHARE = 1 / 6
 """share: how long students of folds go on under the corrected loss, and how long
 fresh ones train on posteriors"""
+TRIAL_SHARE = 1 / 3
+"""share: how long students try weight decays on posteriors"""
 SHRINKAGE = 0.3
 """of transitions towards the identity, for students of folds, which go on from trained ones"""
 
@@ -38,6 +40,16 @@ SHRINKAGE = 0.3
 def corrected_settings(chosen: FoldSettings) -> FoldSettings:
     """Of the corrected stage: half of the weight decay, which slows learning there."""
     return FoldSettings(LATER_SHARE, max(1.0, chosen.decay_factor / 2))
+
+
+def distilled_tried(chosen: FoldSettings) -> tuple[FoldSettings, ...]:
+    """What is tried for students of posteriors: the plain ones' weight decay, a quarter of it.
+
+    Soft targets of many classes say little of each example: a decay that suits given labels can
+    be too strong for them.
+    """
+    decays = dict.fromkeys((chosen.decay_factor, max(1.0, chosen.decay_factor / 4)))
+    return tuple(FoldSettings(TRIAL_SHARE, decay) for decay in decays)
 
 
 def distilled_settings(chosen: FoldSettings) -> FoldSettings:

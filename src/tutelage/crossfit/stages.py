@@ -1,6 +1,6 @@
 """Cross-fitting in rounds, by any training loop: plain, corrected and distilled students."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,10 +17,11 @@ from tutelage.crossfit.fold_settings import (
     FoldSettings,
     corrected_settings,
     distilled_settings,
+    distilled_tried,
     times_seen,
 )
 from tutelage.crossfit.folds import fold_count, stratified_folds
-from tutelage.crossfit.likelihoods import calibrated, last_not_worse
+from tutelage.crossfit.likelihoods import calibrated, last_not_worse, worse
 from tutelage.crossfit.posterior import label_posterior, refined_transitions
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 from tutelage.errors import UsageError
@@ -97,7 +98,9 @@ class CrossFitted(NamedTuple):
     """index in ``stages`` of the last stage whose log-likelihood of the checked labels is not
     significantly below that of the stage selected before it; 0: train on the given labels"""
     settings: FoldSettings
-    """of the plain students; their weight decay suits the final student, too"""
+    """of the plain students"""
+    decay_factor: float
+    """of the final student: that of the distilled ones, with one round of the plain ones"""
     transitions: Float[Tensor, "C C"]
     """refined by the selected stage: row right class, column given label"""
     posterior: Float[Tensor, "N C"]
@@ -151,7 +154,8 @@ class FoldStages:
     ) -> list[FoldTraining]:
         """The students of the stage that follows others, by fold; they may train in parallel.
 
-        The plain student of the first fold is the trial of the chosen settings.
+        The plain student of the first fold is the trial of the chosen settings. The settings of
+        distilled students are those of ``distilled_choice``.
         """
         others = range(1, int(self.folds.max()) + 1)
         plain = [self.trial(settings), *(self.plain(fold, settings) for fold in others)]
@@ -168,17 +172,49 @@ class FoldStages:
                 )
                 for one in plain
             ]
-        posterior = self.posterior(before[1], self.refined(before[1], before[0]))
-        return [self._distilled(one, posterior) for one in plain]
+        targets = self._soft_labels(before)
+        return [self._distilled(one, targets) for one in plain]
 
-    def _distilled(self, plain: FoldTraining, posterior: Tensor) -> FoldTraining:
+    def distilled_trials(
+        self, settings: FoldSettings, before: Sequence[StagePredictions]
+    ) -> list[FoldTraining]:
+        """Students that try weight decays on the first fold's posteriors alone.
+
+        They see no checked example, so that all of these evaluate them.
+        """
+        plain, targets = self.plain(0, settings), self._soft_labels(before)
+        return [
+            plain._replace(
+                name=f"distilled-trial-{one.decay_factor:g}", targets=targets, settings=one
+            )
+            for one in distilled_tried(settings)
+        ]
+
+    def distilled_choice(
+        self, tried: Mapping[FoldSettings, Float[Tensor, "H C"]]
+    ) -> FoldSettings:
+        """The settings of distilled students, by predictions of the checked examples.
+
+        They are the first of those tried, unless others predict better by more than two
+        standard errors of the paired differences.
+        """
+        (chosen, first), *others = [
+            (settings, calibrated(p, self.checked)) for settings, p in tried.items()
+        ]
+        return next((settings for settings, each in others if worse(first, each)), chosen)
+
+    def _soft_labels(self, before: Sequence[StagePredictions]) -> Float[Tensor, "N+H C"]:
+        posterior = self.posterior(before[1], self.refined(before[1], before[0]))
+        right = F.one_hot(self.checked, posterior.shape[1]).to(posterior)
+        return torch.cat([posterior, right])
+
+    def _distilled(self, plain: FoldTraining, targets: Tensor) -> FoldTraining:
         others = (self.checked_folds != plain.fold).nonzero()[:, 0]
         others = others.repeat(times_seen(len(others), len(plain.rows)))
-        right = F.one_hot(self.checked, posterior.shape[1]).to(posterior)
         return plain._replace(
             name=f"distilled-{plain.fold}",
             rows=torch.cat([plain.rows, len(self.given) + others]),
-            targets=torch.cat([posterior, right]),
+            targets=targets,
             settings=distilled_settings(plain.settings),
         )
 
@@ -221,7 +257,9 @@ class FoldStages:
         likelihoods = [calibrated(stage.checked, self.checked) for stage in stages]
         return last_not_worse(likelihoods), [float(each.mean()) for each in likelihoods]
 
-    def result(self, settings: FoldSettings, stages: Sequence[StagePredictions]) -> CrossFitted:
+    def result(
+        self, settings: FoldSettings, decay_factor: float, stages: Sequence[StagePredictions]
+    ) -> CrossFitted:
         """What the selected stage makes of the labels."""
         selected, _ = self.select(stages)
         stage = stages[selected]
@@ -231,6 +269,7 @@ class FoldStages:
             tuple(stages),
             selected,
             settings,
+            decay_factor if selected else settings.decay_factor,
             refined,
             self.posterior(stage, refined),
             float(right.double().mean()),
@@ -251,7 +290,8 @@ def cross_fit(
     predict its given labels best are taken for all plain students. The mean of their
     predictions of the checked examples estimates the class transitions. Each plain student
     goes on under the loss corrected by them; with two rounds, fresh students train on the
-    posteriors by these and on the checked examples of other folds. Nothing but the C x C
+    posteriors by these and on the checked examples of other folds, with a quarter of the
+    weight decay where the checked examples show that to be better. Nothing but the C x C
     transitions carries a checked label to a student that predicts this example. A final
     student is then trained on ``posterior`` and the checked examples, or on the given labels
     and the checked examples where ``selected`` is 0. ``tutelage.fit`` does all of this.
@@ -291,27 +331,30 @@ def cross_fit(
             )
         return found
 
-    trials = [data.trial(settings) for settings in TRIED]
-    tried = {one.name: fitted(one) for one in trials}
+    def predicted(training: FoldTraining) -> FoldPredictions:
+        return _distributions(fitted(training), training.name)
+
+    tried = {one.name: (one, fitted(one)) for one in map(data.trial, TRIED)}
     require_labels("given", data.given, len(data.given), classes[0])
     require_labels("checked", data.checked, len(data.checked), classes[0])
     likelihoods = {
-        one.settings: data.likelihood(_distributions(tried[one.name], one.name).train)
-        for one in trials
-        if all(bool(part.isfinite().all()) for part in tried[one.name])
+        one.settings: data.likelihood(_distributions(found, one.name).train)
+        for one, found in tried.values()
+        if all(bool(part.isfinite().all()) for part in found)
     }
     if not likelihoods:
         raise UsageError(DIVERGED)
     settings = max(likelihoods, key=likelihoods.__getitem__)
-    stages = list[StagePredictions]()
-    while len(stages) <= rounds:
-        stages.append(
-            data.joined([
-                tried[one.name] if one.is_trial else _distributions(fitted(one), one.name)
-                for one in data.trainings(settings, stages)
-            ])
-        )
-    return data.result(settings, stages)
+    first, *others = data.trainings(settings, ())
+    plain = data.joined([tried[first.name][1], *map(predicted, others)])
+    stages = [plain, data.joined([*map(predicted, data.trainings(settings, [plain]))])]
+    decay_factor = settings.decay_factor
+    if rounds > 1:
+        trials = data.distilled_trials(settings, stages)
+        last = data.distilled_choice({one.settings: predicted(one).checked for one in trials})
+        decay_factor = last.decay_factor
+        stages.append(data.joined([*map(predicted, data.trainings(last, stages))]))
+    return data.result(settings, decay_factor, stages)
 
 
 def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> FoldStages:

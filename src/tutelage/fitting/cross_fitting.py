@@ -99,7 +99,7 @@ class CrossFitting:
             torch.cat([targets.float(), right.float()]),
             found.posterior.gather(1, given[:, None])[:, 0],
             found.accuracy,
-            found.settings.decay_factor,
+            found.decay_factor,
             "" if found.selected else WORSE,
         )
 

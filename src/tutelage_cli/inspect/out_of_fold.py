@@ -45,7 +45,8 @@ def by_folds(run: Run, seed: int | None) -> list[ExampleTable]:
         return []
     of_seeds = [_labels_of(job) for job in jobs]
     check_folds(
-        [(job, material) for job, (_, material, _) in zip(jobs, of_seeds, strict=True)], KINDS
+        [(job, material) for job, (_, material, _) in zip(jobs, of_seeds, strict=True)],
+        (DISTILLED, *KINDS),
     )
     return [
         _table_of(run, job, there, *labels)

@@ -7,9 +7,11 @@ from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     DISTILLED,
+    DISTILLED_TRIALS,
     PLAIN,
     TRIALS,
     content_digest,
+    distilled_trial_jobs,
     fold_jobs,
     read_predictions,
     read_trial,
@@ -18,7 +20,7 @@ from tutelage_cli.train.controls.folds import (
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material
 
-OF_FOLDS = (TRIALS, PLAIN, CORRECTED, DISTILLED)
+OF_FOLDS = (TRIALS, PLAIN, CORRECTED, DISTILLED_TRIALS, DISTILLED)
 """the students of folds"""
 
 
@@ -35,7 +37,7 @@ def check_folds(
     faults: list[tuple[Job, UsageError]] = []
     for job, material in seeds:
         content = content_digest(material)
-        jobs = trial_jobs(job, stronger=True)
+        jobs = trial_jobs(job, stronger=True) + distilled_trial_jobs(job)
         jobs += [one for arm in (PLAIN, CORRECTED, DISTILLED) for one in fold_jobs(job, arm)]
         for one in (one for one in jobs if exists(one.folder / "result.json")):
             finished.append(one)

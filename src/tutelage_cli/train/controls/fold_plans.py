@@ -3,17 +3,20 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tutelage.crossfit import FoldTraining
+from tutelage.crossfit import FoldTraining, StagePredictions
 from tutelage.crossfit.fold_settings import FoldSettings
 from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.folds import (
+    DISTILLED,
+    DISTILLED_TRIALS,
     PARTS,
     PLAIN,
     STAGES,
     TRIALS,
+    chosen_distilled,
     chosen_settings,
     chosen_trial,
     fold_seed,
@@ -48,15 +51,31 @@ def _of_trial(inputs: ControlInputs) -> TrainingPlan:
 def _of_stage(inputs: ControlInputs) -> TrainingPlan:
     job, data = inputs.job, fold_stages_of(inputs.material, inputs.job)
     assert job.fold is not None
-    earlier = STAGES[: STAGES.index(job.arm)]
-    before = [read_out_of_fold(job, arm, inputs.material) for arm in earlier]
-    training = data.trainings(chosen_settings(job), before)[job.fold]
+    if job.arm == DISTILLED:
+        settings = chosen_distilled(job, inputs.material)
+    else:
+        settings = chosen_settings(job)
+    training = data.trainings(settings, _before(inputs, job.arm))[job.fold]
     plan = _plan_of(inputs, training)
     if training.is_trial:  # the chosen one, which is trained: no epoch is left
         return _continued(inputs, replace(plan, rates=()), chosen_trial(job))
     if training.start:
         return _continued(inputs, plan, job.with_arm(PLAIN, job.fold))
     return plan
+
+
+def _of_distilled_trial(inputs: ControlInputs) -> TrainingPlan:
+    job, data = inputs.job, fold_stages_of(inputs.material, inputs.job)
+    assert job.fold is not None
+    trials = data.distilled_trials(chosen_settings(job), _before(inputs, DISTILLED))
+    if job.fold < len(trials):
+        return _plan_of(inputs, trials[job.fold])
+    return replace(_plan_of(inputs, trials[0]), rates=())  # nothing more to try
+
+
+def _before(inputs: ControlInputs, arm: str) -> list[StagePredictions]:
+    earlier = STAGES[: STAGES.index(arm)]
+    return [read_out_of_fold(inputs.job, one, inputs.material) for one in earlier]
 
 
 def _plan_of(inputs: ControlInputs, training: FoldTraining) -> TrainingPlan:
@@ -103,6 +122,7 @@ def _continued(inputs: ControlInputs, plan: TrainingPlan, before: Job) -> Traini
 
 FOLD_PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     TRIALS: _of_trial,
+    DISTILLED_TRIALS: _of_distilled_trial,
     **dict.fromkeys(STAGES, _of_stage),
 }
 """of the students that are not evaluated, by name"""

@@ -11,7 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tutelage.crossfit import FoldPredictions, StagePredictions, stratified_folds
-from tutelage.crossfit.fold_settings import STRONGER, TRIED, VERSION, FoldSettings
+from tutelage.crossfit.fold_settings import (
+    STRONGER,
+    TRIED,
+    VERSION,
+    FoldSettings,
+    distilled_tried,
+)
 from tutelage.crossfit.stages import FoldStages
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import logits_of
@@ -31,6 +37,8 @@ ones, trained on the posteriors by the corrected ones"""
 TRIALS = "fold-trials"
 """untaught students of the first fold, one for each of ``TRIED``, and of ``STRONGER``; the best
 of ``TRIED`` is the first of ``PLAIN``"""
+DISTILLED_TRIALS = "distilled-trials"
+"""students of the first fold's posteriors, one for each of ``distilled_tried``"""
 
 PARTS = 6
 """pieces of their training between which the learning rate decays and progress is saved"""
@@ -95,6 +103,20 @@ def chosen_trial(job: Job) -> Job:
     return trial_jobs(job)[TRIED.index(chosen_settings(job))]
 
 
+def distilled_trial_jobs(job: Job) -> list[Job]:
+    """A student for each weight decay to choose from; the second may have nothing to try."""
+    return [job.with_arm(DISTILLED_TRIALS, place) for place in range(2)]
+
+
+def chosen_distilled(job: Job, material: Material) -> FoldSettings:
+    """The settings of distilled students."""
+    tried = distilled_tried(chosen_settings(job))
+    content = content_digest(material)
+    jobs = zip(tried, distilled_trial_jobs(job), strict=False)
+    predictions = {of: read_predictions(one, content).checked for of, one in jobs}
+    return fold_stages_of(material, job).distilled_choice(predictions)
+
+
 def seconds_of_trials(job: Job, *, stronger: bool = False) -> float:
     """Seconds of all students that settings were chosen by."""
     return sum(read_trial(one)[1] for one in trial_jobs(job, stronger=stronger))
@@ -105,17 +127,22 @@ def fold_jobs(job: Job, arm: str) -> list[Job]:
     return [job.with_arm(arm, fold) for fold in range(job.settings.folds)]
 
 
+def fold_of(job: Job) -> int:
+    """The fold that a student predicts; trials predict the first."""
+    assert job.fold is not None
+    return 0 if job.arm in (TRIALS, DISTILLED_TRIALS) else job.fold
+
+
 def fold_seed(job: Job) -> int:
     """The seed of a fold's student: of its first weights and the order of its batches."""
-    assert job.fold is not None
-    return mixed_seed(_PART, job.seed, 0 if job.arm == TRIALS else job.fold)
+    return mixed_seed(_PART, job.seed, fold_of(job))
 
 
 def write_out_of_fold(
     job: Job, tutor: Tutor, streams: Streams, material: Material, seconds: float
 ) -> None:
     """Write what a fold's student predicts, and its result."""
-    own_fold = folds_of(material, job) == job.fold
+    own_fold = folds_of(material, job) == fold_of(job)
     ours = probabilities(tutor, streams.train)[own_fold].numpy()
     checked = probabilities(tutor, streams.held_out).numpy()
     content = np.array(content_digest(material))
@@ -132,8 +159,9 @@ def read_out_of_fold(job: Job, arm: str, material: Material) -> StagePredictions
 
 
 def seconds_of_folds(job: Job, arm: str) -> float:
-    """Seconds of all students of folds; for ``PLAIN`` also of what chose their settings."""
-    seconds = sum(_result(one, "seconds")["seconds"] for one in fold_jobs(job, arm))
+    """Seconds of all students of folds, and of what chose their settings."""
+    jobs = fold_jobs(job, arm) + (distilled_trial_jobs(job) if arm == DISTILLED else [])
+    seconds = sum(_result(one, "seconds")["seconds"] for one in jobs)
     return seconds + (seconds_of_trials(job) if arm == PLAIN else 0.0)
 
 

@@ -174,8 +174,8 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
 
 
 def _with_decay_of_folds(job: Job, found: CrossFitted) -> Job:
-    """With the weight decay of the plain students of folds."""
-    decay = found.settings.decay_factor * job.settings.weight_decay
+    """With the weight decay that students of folds have chosen."""
+    decay = found.decay_factor * job.settings.weight_decay
     return replace(job, settings=replace(job.settings, weight_decay=decay))
 
 

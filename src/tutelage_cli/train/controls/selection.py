@@ -4,6 +4,7 @@ from tutelage.crossfit import CrossFitted
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.controls.folds import (
     STAGES,
+    chosen_distilled,
     chosen_settings,
     fold_stages_of,
     read_out_of_fold,
@@ -25,7 +26,9 @@ def select(inputs: ControlInputs) -> tuple[CrossFitted, float]:
     job, data = inputs.job, fold_stages_of(inputs.material, inputs.job)
     arms = STAGES[: job.settings.rounds + 1]
     stages = [read_out_of_fold(job, arm, inputs.material) for arm in arms]
-    found = data.result(chosen_settings(job), stages)
+    settings = chosen_settings(job)
+    last = chosen_distilled(job, inputs.material) if job.settings.rounds > 1 else settings
+    found = data.result(settings, last.decay_factor, stages)
     _, likelihoods = data.select(stages)
     means = dict(zip(METHODS, likelihoods, strict=False))
     write_json(

@@ -3,9 +3,9 @@
 The students of folds are those of ``tutelage.crossfit.cross_fit``, a job each, so that they
 train in parallel and are shared by controls; what they train on comes from ``FoldStages``
 there. Its plain, corrected and distilled students are the arms ``folds``, ``corrected-folds``
-and ``distilled-folds``, its trials ``fold-trials``; ``selection`` selects the stage, and the
-arm ``cross-fitted`` of ``plans`` is the final student. docs/controls.md, "Folds", explains the
-procedure, and in what ``tutelage.fit`` differs.
+and ``distilled-folds``, its trials ``fold-trials`` and ``distilled-trials``; ``selection``
+selects the stage, and the arm ``cross-fitted`` of ``plans`` is the final student.
+docs/controls.md, "Folds", explains the procedure, and in what ``tutelage.fit`` differs.
 """
 
 from pathlib import Path
@@ -15,10 +15,12 @@ from tutelage_cli.runner.trackers import LogName
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     DISTILLED,
+    DISTILLED_TRIALS,
     PARTS,
     PLAIN,
     TRIALS,
     TRIED,
+    distilled_trial_jobs,
     fold_jobs,
     trial_jobs,
     tried_by,
@@ -36,13 +38,21 @@ ON_FOLDS = ("pruned", "forward-corrected")
 """controls that go on from what untaught students of folds predict"""
 CROSS_FITTED = ("cross-fitted", OUT_OF_FOLD)
 """go on from all students of folds"""
-READ_FOLDS = (PLAIN, CORRECTED, DISTILLED, *ON_TRIALS, *ON_FOLDS, *CROSS_FITTED)
+READ_FOLDS = (
+    PLAIN,
+    CORRECTED,
+    DISTILLED_TRIALS,
+    DISTILLED,
+    *ON_TRIALS,
+    *ON_FOLDS,
+    *CROSS_FITTED,
+)
 """read files that students of folds wrote"""
 
 EXPECTED = {
     CORRECTED: corrected_settings(TRIED[1]),
     DISTILLED: distilled_settings(TRIED[1]),
-    **dict.fromkeys((PLAIN, *ON_TRIALS), TRIED[1]),
+    **dict.fromkeys((PLAIN, DISTILLED_TRIALS, *ON_TRIALS), TRIED[1]),
 }
 """how students train, about, as the settings are not chosen yet"""
 
@@ -54,7 +64,7 @@ def training_stages(
 
     Students of folds are jobs of their own, so that none is trained twice.
     """
-    stages: list[list[Job]] = [[], [], [], [], [], []]
+    stages: list[list[Job]] = [[], [], [], [], [], [], []]
     for seed in range(settings.seeds):
         job = Job(run, "untaught", seed, settings, log_every, log=log)
         jobs = {arm: job.with_arm(arm) for arm in settings.arms}
@@ -67,7 +77,9 @@ def training_stages(
             stages[2] += fold_jobs(any_of, PLAIN)
         if {*CROSS_FITTED} & set(jobs):
             stages[3] += fold_jobs(any_of, CORRECTED)
-            stages[4] += fold_jobs(any_of, DISTILLED) if settings.rounds > 1 else []
+            if settings.rounds > 1:
+                stages[4] += distilled_trial_jobs(any_of)
+                stages[5] += fold_jobs(any_of, DISTILLED)
         for arm, job in jobs.items():
             stages[_stage(arm)].append(job)
     return [stage for stage in stages if stage]
@@ -75,7 +87,7 @@ def training_stages(
 
 def _stage(arm: str) -> int:
     if arm in CROSS_FITTED:
-        return 5
+        return 6
     if arm in ON_FOLDS:
         return 3
     return 2 if arm in ON_UNTAUGHT + ON_TRIALS else 1
