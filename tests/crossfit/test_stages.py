@@ -58,21 +58,56 @@ def test_every_stage_trains_on_the_other_folds() -> None:
     fits = Fits(plain=0.6)
     found = fitted(fits)
     trials, plain = fits.calls[:4], fits.calls[4:6]
-    corrected, distilled = fits.calls[6:9], fits.calls[9:]
+    corrected, decays, distilled = fits.calls[6:9], fits.calls[9:11], fits.calls[11:]
     assert [one.settings for one in trials] == list(TRIED)
     assert {one.fold for one in trials} == {0}
     assert found.settings == TRIED[2]
     assert {one.settings for one in plain} == {TRIED[2]}
-    assert len({one.name for one in fits.calls}) == len(fits.calls) == 4 + 2 + 2 * FOLDS
+    assert len({one.name for one in fits.calls}) == len(fits.calls) == 4 + 2 + 2 * FOLDS + 2
     for stage in (trials[:1] + plain, corrected, distilled):
         assert [one.fold for one in stage] == [0, 1, 2]
     for one in fits.calls:
         assert torch.equal(one.rows[one.rows < N], FOLD.ne(one.fold).nonzero()[:, 0])
     for one in trials + plain + corrected:
         assert torch.equal(one.targets, GIVEN)
-    assert {one.objective for one in trials + plain + distilled} == {cross_entropy}
+    assert {one.objective for one in trials + plain + decays + distilled} == {cross_entropy}
     assert [one.start for one in corrected] == [trials[2].name, plain[0].name, plain[1].name]
-    assert not any(one.start for one in trials + plain + distilled)
+    assert not any(one.start for one in trials + plain + decays + distilled)
+    for one, decay in zip(decays, (30, 7.5), strict=True):
+        assert (one.fold, one.settings.share, one.settings.decay_factor) == (0, 1 / 3, decay)
+        assert torch.equal(one.rows, FOLD.ne(0).nonzero()[:, 0])  # no checked example
+        assert torch.equal(one.targets, distilled[0].targets)
+
+
+@pytest.mark.parametrize(
+    ("better", "decay"), [("distilled-trial-7.5", 7.5), ("distilled-trial-30", 30), ("", 30)]
+)
+def test_students_of_posteriors_have_less_decay_where_checked_examples_show_it_better(
+    better, decay
+) -> None:
+    fits = Fits(plain=0.6)
+
+    def fit(training: FoldTraining) -> FoldPredictions:
+        own, checked = fits(training)
+        trial = training.name.startswith("distilled-trial")
+        if trial and better and training.name != better:
+            checked = likely((CHECKED + 1) % C, 0.7)
+        return FoldPredictions(own, checked)
+
+    found = fitted(fit)
+    assert {one.settings.decay_factor for one in fits.calls[11:]} == {decay}
+    assert (found.settings.decay_factor, found.decay_factor) == (30, decay)
+    once = fitted(Fits(plain=0.6), rounds=1)
+    assert once.decay_factor == 30
+
+
+def test_there_is_nothing_to_try_where_plain_students_have_the_decay_of_the_run() -> None:
+    fits = Fits(plain=0.2)  # the second trial is the best
+    found = fitted(fits)
+    assert found.settings == TRIED[1]
+    assert [one.name for one in fits.calls[9:10]] == ["distilled-trial-1"]
+    assert len(fits.calls) == 4 + 2 + 2 * FOLDS + 1
+    assert found.decay_factor == 1
 
 
 def test_targets_and_transitions_are_those_of_the_stages_before() -> None:
@@ -85,7 +120,7 @@ def test_targets_and_transitions_are_those_of_the_stages_before() -> None:
         assert (one.settings.share, one.settings.decay_factor) == (1 / 6, 15)
     p = likely(GIVEN, 0.6)
     believed = label_posterior(p, refined_transitions(p, rough, GIVEN), GIVEN)
-    for one in fits.calls[9:]:
+    for one in fits.calls[11:]:
         torch.testing.assert_close(one.targets[:N], believed)
         assert torch.equal(one.targets[N:], F.one_hot(CHECKED, C).float())
         assert (one.settings.share, one.settings.decay_factor) == (1 / 6, 30)
@@ -111,7 +146,7 @@ def test_no_checked_example_is_predicted_by_a_student_that_its_label_reached() -
 
     def fit(training: FoldTraining) -> FoldPredictions:
         rows = training.rows[training.rows >= N] - N
-        distilled = training.name.startswith("distilled")
+        distilled = training.name.startswith("distilled-") and "trial" not in training.name
         assert bool(len(rows)) == distilled
         own, _ = fits(training)
         checked = torch.full((len(CHECKED), C), 1 / C)

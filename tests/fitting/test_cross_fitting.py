@@ -15,13 +15,14 @@ import tutelage as tl
 from tests.fitting.test_fit import CHECKED, TEST, TRAINING, WRONG, network, run, same
 from tests.trained import unchecked
 from tutelage.crossfit import stages
-from tutelage.crossfit.fold_settings import TRIED
+from tutelage.crossfit.fold_settings import TRIED, VERSION
 from tutelage.errors import UsageError
 from tutelage.fitting import cross_fitting, fit_loop
 from tutelage.fitting.cross_fitting import CrossFitting
 
 FOLDS, TRIALS = 3, len(TRIED)
-TRAINED = TRIALS + (FOLDS - 1) + 2 * FOLDS
+DECAYS = 2
+TRAINED = TRIALS + (FOLDS - 1) + 2 * FOLDS + DECAYS
 """students of folds: trials, of which one is the plain student of the first fold, the other
 plain ones, corrected ones and distilled ones"""
 CLASSES = 3
@@ -138,7 +139,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not(stops, tmp_path, monkeyp
     assert same(cross_fitted(folder=tmp_path), unbroken)
     assert not (tmp_path / "folds").exists()
     monkeypatch.setattr(fit_loop, "VERSION", 2)
-    with pytest.raises(UsageError, match="cross-fitting is of version 3, here of ver"):
+    with pytest.raises(UsageError, match=f"cross-fitting is of version {VERSION}, here of ver"):
         cross_fitted(folder=tmp_path)
     monkeypatch.undo()
     (tmp_path / "cross-fitted.pt").write_bytes(b"none")

@@ -203,7 +203,7 @@ class FoldStages:
         ]
         return next((settings for settings, each in others if worse(first, each)), chosen)
 
-    def _soft_labels(self, before: Sequence[StagePredictions]) -> Float[Tensor, "N+H C"]:
+    def _soft_labels(self, before: Sequence[StagePredictions]) -> Float[Tensor, "M C"]:
         posterior = self.posterior(before[1], self.refined(before[1], before[0]))
         right = F.one_hot(self.checked, posterior.shape[1]).to(posterior)
         return torch.cat([posterior, right])
