@@ -46,12 +46,15 @@ from tutelage_cli.train.controls.folds import (
     PARTS,
     PLAIN,
     TRIED,
+    chosen_distilled,
     chosen_settings,
     conditioned,
+    content_digest,
     fold_seed,
     fold_stages_of,
     folds_of,
     read_out_of_fold,
+    read_predictions,
 )
 from tutelage_cli.train.controls.plans import plan_of
 from tutelage_cli.train.controls.tuning import ControlInputs
@@ -183,7 +186,8 @@ def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
     trials = sum(seconds("folds", f"fold-trials-seed0-{k}") for k in range(len(TRIED)))
     stronger = seconds("folds", f"fold-trials-seed0-{len(TRIED)}")
     assert seconds("students", "regularised-seed0") > trials + stronger > stronger > 0
-    every = sum(map(of_folds, kinds)) + trials
+    decays = sum(seconds("folds", f"distilled-trials-seed0-{k}") for k in range(2))
+    every = sum(map(of_folds, kinds)) + trials + decays
     assert seconds("students", "cross-fitted-seed0") > every
     untaught = seconds("students", "untaught-seed0")
     assert seconds("students", "fine-tuned-seed0") > untaught
@@ -408,7 +412,7 @@ def test_a_distilled_fold_is_a_fresh_student_of_the_posteriors_of_the_others(dat
     train, checked = data.material.train, data.material.held_out
     believed = posteriors(data, "corrected-folds")
     out_of_fold = read_out_of_fold(data.job, "distilled-folds", data.material)
-    decay = DECAY * chosen_settings(data.job).decay_factor
+    decay = DECAY * chosen_distilled(data.job, data.material).decay_factor
     part = folds_of(data.material, data.job)
     checked_folds = fold_stages_of(data.material, data.job).checked_folds
     for fold in (0, 3):
@@ -425,6 +429,24 @@ def test_a_distilled_fold_is_a_fresh_student_of_the_posteriors_of_the_others(dat
         own = (checked_folds == fold).nonzero()[:, 0]
         wanted = predicted(model, data, checked.rows(own))
         torch.testing.assert_close(out_of_fold.checked[own], wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_weight_decays_are_tried_on_posteriors_without_a_checked_example(data) -> None:
+    train, checked = data.material.train, data.material.held_out
+    others = (folds_of(data.material, data.job) != 0).nonzero()[:, 0]
+    targets = posteriors(data, "corrected-folds")[others]
+    decay_factor, tried = chosen_settings(data.job).decay_factor, []
+    for place, factor in enumerate(sorted({decay_factor, max(1, decay_factor / 4)})[::-1]):
+        job = data.job.with_arm("distilled-trials", place)
+        model = build_student("cnn", classes=3, channels=1, size=16, seed=fold_seed(job))
+        feed = batches(data, train.rows(others))
+        rates, decay = rates_of_a_fold(feed), DECAY * factor
+        by_hand(model, feed, targets, F.cross_entropy, rates=rates, decay=decay)
+        found = read_predictions(job, content_digest(data.material)).checked
+        wanted = predicted(model, data, checked)
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+        tried.append(factor)
+    assert chosen_distilled(data.job, data.material).decay_factor in tried
 
 
 def confident_learning(p: np.ndarray, given: np.ndarray) -> np.ndarray:
@@ -513,7 +535,7 @@ def test_cross_fitted_is_distilled_from_the_posterior_of_its_labels(controlled, 
     believed = posteriors(data, "distilled-folds")
     targets = torch.cat([believed, F.one_hot(checked.labels, 3).float()])
     whole = train.concatenated(checked)
-    decay = DECAY * chosen_settings(data.job).decay_factor
+    decay = DECAY * chosen_distilled(data.job, data.material).decay_factor
     feed, rates = batches(data, whole), schedule()
     model = by_hand(new(), feed, targets, F.cross_entropy, rates=rates, decay=decay)
     assert_trained(controlled, "cross-fitted", model)
@@ -820,7 +842,7 @@ def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
     start = 0.08 * F.one_hot(train.labels, 3) + 0.92 * believed
     order = train.ids.argsort()
     torch.testing.assert_close(own.targets()[0], start[order], rtol=0, atol=0.05)
-    assert len(list((out / "folds").iterdir())) == 3 * FOLDS + len(TRIED)
+    assert len(list((out / "folds").iterdir())) == 3 * FOLDS + len(TRIED) + 2
 
 
 def test_fewer_folds_and_rounds_train_fewer_students(pets, tmp_path) -> None:
