@@ -7,11 +7,12 @@ vectors of ``--encoder``, a folder of transformers. Every cell cuts its examples
 checked ones, class balanced, and the others, whose given labels are wrong as the cell says.
 Five students on four fifths each predict the fifth they never saw, and all of them the checked
 examples: first students trained on given labels as they are, then others trained by forward
-correction with the transitions that the first ones show. Either kind of predictions is judged,
-and both together, as ``tutelage inspect`` takes them: our probability is the mean of those by
-each, cleanlab gets the mean prediction. What is told is AUROC of "the label is wrong", and
-precision where a ranking has found as many wrong labels as cleanlab's own list
-(``find_label_issues``) holds.
+correction with the transitions that the first ones show, last others distilled from the
+posteriors by these, as ``tutelage inspect`` takes them after two rounds of cross-fitting. Each
+kind of predictions is measured, and the first two together, as it takes them after one round:
+our probability is the mean of those by each, cleanlab gets the mean prediction. Printed are
+AUROC of "the label is wrong", and precision where a ranking has found as many wrong labels as
+cleanlab's own list (``find_label_issues``) holds.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from tutelage.crossfit import (
     LabelErrors,
     estimate_transitions,
     label_errors,
+    label_posterior,
     out_of_fold,
     refined_transitions,
     stratified_folds,
@@ -65,7 +67,7 @@ CELLS = {
 ROWS = {"cifar10": 4096, "mnist5k": 2000, "sst2": 4000}
 """examples that are taken, of cifar10 the first ones"""
 CHECKED, FOLDS, BATCH, RATE, DECAY = 100, 5, 128, 2e-3, 1e-2
-UNTAUGHT, CORRECTED, BOTH = "given labels", "corrected", "both"
+UNTAUGHT, CORRECTED, BOTH, DISTILLED = "given labels", "corrected", "both", "distilled"
 METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 """rankings of cleanlab"""
 PART = 5
@@ -134,7 +136,13 @@ def _noisy(of: Data, noise: str) -> Callable[[int], Tensor]:
 
 
 def predicted(
-    of: Examples, given: Tensor, checked: Tensor, seed: int, objective: Objective, epochs: int
+    of: Examples,
+    given: Tensor,
+    checked: Tensor,
+    seed: int,
+    objective: Objective,
+    epochs: int,
+    targets: Tensor | None = None,
 ) -> Predicted:
     """Train the students of all folds.
 
@@ -145,11 +153,13 @@ def predicted(
         seed: Of folds, weights and batches.
         objective: What they descend.
         epochs: How long.
+        targets: What they train on, of the examples that are not checked; None: given labels.
 
     Returns:
         What they predict: of the checked examples the mean of all students.
     """
     rows, labels = (~checked).nonzero()[:, 0], given[~checked]
+    targets = labels if targets is None else targets
     mean, std = of.features[rows].mean(0), of.features[rows].std(0) + 1e-6
     inputs, of_checked = ((of.features[x] - mean) / std for x in (rows, checked))
     wide, classes, said = inputs.shape[1], of.classes, []
@@ -158,7 +168,7 @@ def predicted(
         with seeded(mixed_seed(PART, seed, fold), torch.device("cpu")):
             narrow = of.width is None
             student = nn.Linear(wide, classes) if narrow else mlp(wide, classes, width=of.width)
-            train_student(student, inputs[train], labels[train], objective, epochs)
+            train_student(student, inputs[train], targets[train], objective, epochs)
         with torch.no_grad():
             said.append(student.eval()(of_checked).softmax(1))
             return student(inputs[predict]).softmax(1)
@@ -206,8 +216,15 @@ def measure(of: Examples, checked: int, seed: int, epochs: int = 8) -> list[dict
     rough = estimate_transitions(first.checked, right)
     loss = ForwardCorrected(refined_transitions(first.train, rough, labels))
     second = predicted(of, given, known, seed, loss, epochs)
-    each = [label_errors(said.train, labels, said.checked, right) for said in (first, second)]
-    draws = torch.cat([found.draws for found in each])
+    believed = label_posterior(
+        second.train, refined_transitions(second.train, rough, labels), labels
+    )
+    third = predicted(of, given, known, seed, cross_entropy, epochs, believed)
+    each = [
+        label_errors(said.train, labels, said.checked, right)
+        for said in (first, second, third)
+    ]
+    draws = torch.cat([found.draws for found in each[:2]])
     both = each[0]._replace(probabilities=draws.mean(0), draws=draws)
     mean = (first.train + second.train) / 2
     return [
@@ -216,6 +233,7 @@ def measure(of: Examples, checked: int, seed: int, epochs: int = 8) -> list[dict
             (UNTAUGHT, first.train, each[0]),
             (CORRECTED, second.train, each[1]),
             (BOTH, mean, both),
+            (DISTILLED, third.train, each[2]),
         )
     ]
 

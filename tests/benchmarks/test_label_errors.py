@@ -6,7 +6,15 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.label_errors import BOTH, CORRECTED, METHODS, UNTAUGHT, main, precision_at
+from benchmarks.label_errors import (
+    BOTH,
+    CORRECTED,
+    DISTILLED,
+    METHODS,
+    UNTAUGHT,
+    main,
+    precision_at,
+)
 
 WRONG = np.array([True, False, True, False, True, False])
 
@@ -26,7 +34,7 @@ def test_a_small_cell_is_measured_and_written(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["label_errors", *words])
     main()
     rows = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["results"]
-    assert [row["predictions"] for row in rows] == [UNTAUGHT, CORRECTED, BOTH]
+    assert [row["predictions"] for row in rows] == [UNTAUGHT, CORRECTED, BOTH, DISTILLED]
     for row in rows:
         assert row["n"] == 280
         assert 70 < row["wrong"] < 160  # 40% of them

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.label_errors import BOTH, CELLS, CORRECTED, METHODS, UNTAUGHT
+from benchmarks.label_errors import BOTH, CELLS, CORRECTED, DISTILLED, METHODS, UNTAUGHT
 from tests.docs.measured import ROOT, content
 
 FILE = ROOT / "results" / "inspection" / "label-errors.json"
@@ -90,7 +90,7 @@ def intervals() -> str:
         ("among all labels", "wrong", "all_between", "n"),
         ("among those likely wrong", "suspects_wrong", "suspects_between", "suspects"),
     ):
-        for kind in (BOTH, CORRECTED, UNTAUGHT):
+        for kind in (DISTILLED, BOTH, CORRECTED, UNTAUGHT):
             rows = [row for cell in CELLS for row in seeds_of(cell, kind)]
             held = sum(row[interval][0] <= row[count] <= row[interval][1] for row in rows)
             width = statistics.fmean(
@@ -101,6 +101,7 @@ def intervals() -> str:
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
+    "distilled": lambda: rankings(DISTILLED),
     "both": lambda: rankings(BOTH),
     "corrected": lambda: rankings(CORRECTED),
     "given": lambda: rankings(UNTAUGHT),
