@@ -195,9 +195,9 @@ class BilevelProblem:
 
     def step(self, state: StudentState, phi: Params, step: Step) -> StudentState:
         """One student step without a graph."""
-        return self.step_planned(state, phi, step)[0]
+        return self.step_with_settings(state, phi, step)[0]
 
-    def step_planned(
+    def step_with_settings(
         self, state: StudentState, phi: Params, step: Step
     ) -> tuple[StudentState, Step]:
         """One student step, and the step with only those parameters that its loss reaches."""
