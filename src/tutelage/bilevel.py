@@ -90,9 +90,8 @@ class BilevelProblem:
 
     def micro_batches(self, prepared: PreparedBatch) -> list[PreparedBatch]:
         """Split a prepared batch into the rows of each forward pass."""
-        return (
-            [prepared] if self.micro_batch is None else split_rows(prepared, self.micro_batch)
-        )
+        most = self.micro_batch
+        return [prepared] if most is None else split_rows(prepared, most)
 
     def teacher_observation(
         self, state: StudentState, prepared: PreparedBatch, step: Step, observation: Observation

@@ -109,9 +109,8 @@ class SampledStep:
         )
 
     def _pseudo_values(self, values: Tensor, weights: Tensor) -> Tensor:
-        return pseudo_values(
-            self.problem, values, weights, self.observed.prepared, self.counted
-        )
+        prepared = self.observed.prepared
+        return pseudo_values(self.problem, values, weights, prepared, self.counted)
 
 
 def scaled_by_rates(gradient: Params, step: Step) -> Params:
