@@ -39,7 +39,7 @@ class LanguageModel:
     """tokens that the model sees in one pass; its output has as many rows"""
 
     @classmethod
-    def of(cls, model: nn.Module, tokenizer: Any, *, at_once: int = 2**14) -> "LanguageModel":
+    def of(cls, model: nn.Module, tokenizer: Any) -> "LanguageModel":
         """A model and its tokenizer."""
         for name in ("mask_token_id", "pad_token_id"):
             if getattr(tokenizer, name, None) is None:
@@ -52,7 +52,7 @@ class LanguageModel:
         before, after = tuple(around[:cut]), tuple(around[cut:])
         never = tuple(sorted(set(tokenizer.all_special_ids)))
         mask, pad = tokenizer.mask_token_id, tokenizer.pad_token_id
-        return cls(model.eval(), mask, pad, never, before, after, at_once)
+        return cls(model.eval(), mask, pad, never, before, after)
 
     @torch.no_grad()
     def guesses(

@@ -90,9 +90,8 @@ class BilevelProblem:
 
     def micro_batches(self, prepared: PreparedBatch) -> list[PreparedBatch]:
         """Split a prepared batch into the rows of each forward pass."""
-        return (
-            [prepared] if self.micro_batch is None else split_rows(prepared, self.micro_batch)
-        )
+        most = self.micro_batch
+        return [prepared] if most is None else split_rows(prepared, most)
 
     def teacher_observation(
         self, state: StudentState, prepared: PreparedBatch, step: Step, observation: Observation
@@ -195,9 +194,9 @@ class BilevelProblem:
 
     def step(self, state: StudentState, phi: Params, step: Step) -> StudentState:
         """One student step without a graph."""
-        return self.step_planned(state, phi, step)[0]
+        return self.step_with_settings(state, phi, step)[0]
 
-    def step_planned(
+    def step_with_settings(
         self, state: StudentState, phi: Params, step: Step
     ) -> tuple[StudentState, Step]:
         """One student step, and the step with only those parameters that its loss reaches."""

@@ -156,8 +156,8 @@ class Window:
     sample: StudentState | None = None
     """some entries of parameters and momentum buffers before the first step, and all buffers,
     where the signal reconstructs the rest; a momentum buffer of zeros may be missing"""
-    checks_by_pass: bool = False
-    """whether a signal is to check what costs another pass"""
+    costly_checks: bool = False
+    """whether it is checked by another pass through one of its steps"""
 
 
 class Estimate(NamedTuple):

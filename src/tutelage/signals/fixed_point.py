@@ -53,7 +53,7 @@ def refitted(size: Tensor, exponent: Tensor, enough: Tensor | float = 0.0) -> Te
     return torch.where(unfit, exponent_for(size), exponent) if unfit.any() else exponent
 
 
-def ratio(mu: float) -> Fraction:
+def momentum_fraction(mu: float) -> Fraction:
     """The momentum as a fraction with a small denominator."""
     found = Fraction(mu).limit_denominator(1_000_000)
     if not found:

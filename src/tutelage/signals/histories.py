@@ -12,7 +12,7 @@ from tutelage.signals.fixed_point import (
     exponent_for,
     fixed,
     grow,
-    ratio,
+    momentum_fraction,
     shrink,
     value_of,
 )
@@ -110,7 +110,8 @@ class ExactHistory:
         if not all(change.finite for change in changes):  # before anything is changed
             return False
         for names, change in zip(groups, changes, strict=True):
-            s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
+            s = step.settings[names[0]]
+            mu = momentum_fraction(s["momentum"])
             now, refit = change.refitted()
             if refit is not None:
                 self.refits[self.taken, names[0]] = refit
@@ -143,7 +144,8 @@ class ExactHistory:
         """Reverse the step's change of the velocity; after ``params_before``."""
         self.taken -= 1
         for names in self._groups(step.settings, step):
-            s, mu = step.settings[names[0]], ratio(step.settings[names[0]]["momentum"])
+            s = step.settings[names[0]]
+            mu = momentum_fraction(s["momentum"])
             now = self._of(names)
             change = FixedPointStep.of(now, gradient, names, s)
             velocity = now.velocity - fixed(change.added, now.velocity_exponent)

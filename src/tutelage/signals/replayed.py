@@ -171,11 +171,11 @@ class Replay:
             The final student, the linearised steps of the last segment, and the other
             segments from the last.
         """
-        marks = [Segment(0, start, steps)]
-        while len(marks[-1].steps) > self.width:
-            marks += self._marked(marks.pop())
-        end, replayed = self._linearised(marks.pop())
-        return end, replayed, self._backwards(marks)
+        segments = [Segment(0, start, steps)]
+        while len(segments[-1].steps) > self.width:
+            segments += self._split(segments.pop())
+        end, replayed = self._linearised(segments.pop())
+        return end, replayed, self._backwards(segments)
 
     def replay_segment(self, segment: Segment, reached: Params) -> list[ReplayedStep]:
         """Recompute a segment and linearise its steps."""
@@ -190,7 +190,7 @@ class Replay:
             state = replayed[-1].after()
         return state, replayed
 
-    def _marked(self, segment: Segment) -> list[Segment]:
+    def _split(self, segment: Segment) -> list[Segment]:
         # the segment in at most ``arity`` parts, each of whole widths
         first, *others = parts_of(len(segment.steps), self.arity, self.width)
         parts, place = [segment._replace(steps=segment.steps[:first])], first
@@ -208,13 +208,13 @@ class Replay:
             state = replay_step(self.problem, self.product, state, self.phi, step).after()
         return state
 
-    def _backwards(self, marks: list[Segment]) -> Iterator[Segment]:
-        while marks:
-            part = marks.pop()
+    def _backwards(self, segments: list[Segment]) -> Iterator[Segment]:
+        while segments:
+            part = segments.pop()
             if len(part.steps) <= self.width:
                 yield part
             else:
-                yield from self._backwards(self._marked(part))
+                yield from self._backwards(self._split(part))
 
 
 def require_same(again: Params, before: Params, segment: Segment) -> None:

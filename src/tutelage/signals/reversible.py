@@ -106,7 +106,7 @@ class Reversible(Signal):
         known = slots.get("momentum_buffer")
         history = FloatHistory(window.end.params, velocity)
         checks = known is not None and (
-            window.checks_by_pass or self.product.gives_gradient(problem)
+            window.costly_checks or self.product.gives_gradient(problem)
         )
         estimate, undone = self._back(
             *(problem, phi, window.end, window.steps, held_out, history, buffers),
@@ -132,7 +132,7 @@ class Reversible(Signal):
             require_little_drift(steps, start.params)
             end, taken = start, []
             for step in steps:
-                end, moved = problem.step_planned(end, phi, step)
+                end, moved = problem.step_with_settings(end, phi, step)
                 taken.append(moved)
             history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
             estimate, undone = self._back(

@@ -65,7 +65,7 @@ class SampledStep:
         if prepared.log_prob is not None:
             require_own_weights(problem, phi, prepared, observed.observation, step)
         counted = counted_actions(problem, prepared, len(step.batch.ids))
-        v = by_rates(gradient, step)
+        v = scaled_by_rates(gradient, step)
         start = window.start
         return cls(product, problem, phi, start, step, v, observed, prepared, weights, counted)
 
@@ -109,12 +109,11 @@ class SampledStep:
         )
 
     def _pseudo_values(self, values: Tensor, weights: Tensor) -> Tensor:
-        return pseudo_values(
-            self.problem, values, weights, self.observed.prepared, self.counted
-        )
+        prepared = self.observed.prepared
+        return pseudo_values(self.problem, values, weights, prepared, self.counted)
 
 
-def by_rates(gradient: Params, step: Step) -> Params:
+def scaled_by_rates(gradient: Params, step: Step) -> Params:
     """Scale a direction by each parameter's learning rate relative to the highest."""
     rates = {k: -s["lr"] if s["maximize"] else s["lr"] for k, s in step.settings.items()}
     highest = max((abs(rate) for rate in rates.values()), default=0.0)
@@ -141,11 +140,11 @@ def require_own_weights(
     if not implements(problem.teacher, "weigh") or len(observation.losses) < 2:
         return
     kept = prepared.group < (prepared.group.max() + 1) // 2
-    before = _own(problem, phi, prepared, observation, step, kept)
+    before = _weights_and_log_probs(problem, phi, prepared, observation, step, kept)
     for row in (observation.losses.argmax(), observation.losses.argmin()):
         places = torch.arange(len(kept), device=kept.device).where(kept, row)
-        other = _rows(prepared, places), _seen(observation, places)
-        after = _own(problem, phi, *other, step, kept)
+        other = _rows_at(prepared, places), _observation_at(observation, places)
+        after = _weights_and_log_probs(problem, phi, *other, step, kept)
         rounding = torch.finfo(after.dtype).eps ** 0.5
         if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
             raise UsageError(
@@ -156,7 +155,7 @@ def require_own_weights(
             )
 
 
-def _own(
+def _weights_and_log_probs(
     problem: BilevelProblem,
     phi: Params,
     prepared: PreparedBatch,
@@ -172,13 +171,13 @@ def _own(
     return torch.cat([wide(weights)[kept].flatten(), wide(chosen)[:examples].flatten()])
 
 
-def _rows(prepared: PreparedBatch, places: Tensor) -> PreparedBatch:
+def _rows_at(prepared: PreparedBatch, places: Tensor) -> PreparedBatch:
     aux = None if prepared.aux is None else prepared.aux[places]
     inputs, targets, ids = (x[places] for x in prepared[:3])
     return prepared._replace(inputs=inputs, targets=targets, ids=ids, aux=aux)
 
 
-def _seen(observation: Observation, places: Tensor) -> Observation:
+def _observation_at(observation: Observation, places: Tensor) -> Observation:
     features = {name: feature[places] for name, feature in observation.features.items()}
     return observation._replace(
         losses=observation.losses[places], logits=observation.logits[places], features=features

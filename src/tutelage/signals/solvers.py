@@ -62,7 +62,7 @@ class Neumann:
             total = plus(total, term)
             grown = float(inner(term, term)) / size if size else 0.0
             if not isfinite(grown) and not (isfinite(size) and is_finite(term)):
-                return _not_a_number(v)
+                return _nan_like(v)
             if grown > 1e4:  # a term a hundred times as long as v
                 curvature = float(inner(before, image)) / float(inner(before, before))
                 raise FloatingPointError(
@@ -119,7 +119,7 @@ class ConjugateGradient:
             image = plus(matvec(direction), direction, self.damping)
             curvature = float(inner(direction, image))
             if not isfinite(curvature):  # the teacher's step is left out
-                return _not_a_number(v)
+                return _nan_like(v)
             if curvature <= 0:
                 met = curvature / float(inner(direction, direction))
                 raise FloatingPointError(
@@ -140,6 +140,6 @@ class ConjugateGradient:
         )
 
 
-def _not_a_number(v: Params) -> Params:
+def _nan_like(v: Params) -> Params:
     # what a teacher's step is left out for
     return {k: torch.full_like(t, torch.nan) for k, t in v.items()}

@@ -47,7 +47,7 @@ def end_of_observed_step(
     if window.start is None:
         return None
     step = window.steps[-1]
-    if window.checks_by_pass:
+    if window.costly_checks:
         return problem.step(window.start, phi, step)
     recorded = None if window.observed is None else window.observed.recorded
     # rows of other processes may reach parameters that rows of this one do not

@@ -119,7 +119,7 @@ def require_separate_rows(problem: BilevelProblem, prepared: PreparedBatch, step
         with torch.no_grad(), seeded_generators() as seed_all, mode(module), kept:
             if found is None and not any(map(uses_batch_statistics, module.modules())):
                 with suppress(*FAILURES):
-                    found = _depend(whole, rows, step, seed_all)
+                    found = _rows_depend(whole, rows, step, seed_all)
     if found:
         raise UnsupportedStudentError(
             f"micro_batch={problem.micro_batch} does not work here: the loss of a row depends "
@@ -129,7 +129,7 @@ def require_separate_rows(problem: BilevelProblem, prepared: PreparedBatch, step
     return True
 
 
-def _depend(
+def _rows_depend(
     problem: BilevelProblem, rows: PreparedBatch, step: Step, seed_all: Callable[[int], None]
 ) -> bool | None:
     # whether the losses of halves differ from those of the whole; None: they are random

@@ -90,7 +90,7 @@ class OneStepUpdater:
         prepared_step = self.student_step.prepare(problem, batch, progress, in_window=True)
         forward_pass, observed = self.observed_passes(prepared_step)
         forward_pass = forward_pass.with_settings(problem)
-        step, checked = forward_pass.step, self.updater.checks_by_pass
+        step, checked = forward_pass.step, self.updater.costly_checks
         window = tentative_window(problem, step, observed, buffers)
         held_out_loss = self._learn(window, held_out, self.updater.params)
         forward_pass = apply_weights(

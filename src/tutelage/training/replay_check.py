@@ -21,12 +21,12 @@ class Start(NamedTuple):
     """Copies of a student, and of its objective's state, before its first step."""
 
     state: StudentState
-    rest: ModuleState
-    """its plain attributes"""
+    attributes: ModuleState
+    """those of its modules that are no parameters or buffers"""
     objective: ModuleState | None
     """None where it is no module"""
-    drawn: tuple[object, ...]
-    """where NumPy's generator was"""
+    numpy_state: tuple[object, ...]
+    """of NumPy's global generator"""
 
     @classmethod
     def of(cls, student: StudentView, objective: object) -> "Start":
@@ -37,7 +37,7 @@ class Start(NamedTuple):
         return cls(state, state_of(student.module), own, _numpy_state())
 
 
-def require_no_norm(student: nn.Module) -> None:
+def require_no_max_norm(student: nn.Module) -> None:
     """Raise for embeddings that overwrite their weight when called."""
     for name, part in student.named_modules():
         if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
@@ -57,15 +57,15 @@ def require_reproducible(
 ) -> None:
     """Raise if a step does not give the same numbers when recomputed."""
     _require_same_parameters(problem, start.state)
-    _require_no_draws(start.drawn)
+    _require_no_draws(start.numpy_state)
     with torch.no_grad():
         now, _ = problem.observe(start.state, prepared, step)
-        with on_state(problem.student.module, start.rest), _objective_on(problem, start):
+        with on_state(problem.student.module, start.attributes), _objective_on(problem, start):
             then, _ = problem.observe(start.state, prepared, step)
     name = type(problem.student.module).__name__
     if isinstance(problem.objective, nn.Module):
         name += f", or the objective {type(problem.objective).__name__},"
-    if off := _apart(now.losses, then.losses):
+    if off := _largest_difference(now.losses, then.losses):
         raise UnsupportedStudentError(
             f"{name} does not give the same losses for the same parameters, buffers, rows and "
             f"seed: they differ by up to {off:.3g}, so that a step cannot be recomputed. Keep "
@@ -73,7 +73,7 @@ def require_reproducible(
             "draw random numbers from torch's own generator."
         )
     if compiled_parts(problem.student.module) and (
-        off := _apart(now.losses, observation.losses)
+        off := _largest_difference(now.losses, observation.losses)
     ):
         raise UnsupportedStudentError(
             f"The compiled {name} does not give the numbers of its original code for the same "
@@ -93,7 +93,7 @@ def _objective_on(problem: BilevelProblem, start: Start) -> Iterator[None]:
         yield
 
 
-def _apart(losses: Tensor, others: Tensor) -> float:
+def _largest_difference(losses: Tensor, others: Tensor) -> float:
     # by how much they differ; 0 within rounding
     others, rounding = others.detach(), torch.finfo(losses.dtype).eps ** 0.5
     if torch.allclose(losses, others, rtol=rounding, atol=rounding, equal_nan=True):

@@ -59,15 +59,15 @@ def forward_or_skip_rows(
     forward_pass = apply_weights(
         problem, step, prepared, Observation(losses, logits, {}, step.progress)
     )
-    (pull,) = torch.autograd.grad(forward_pass.loss, logits)
-    kept, left_out = rows_above_share(pull.flatten(1).norm(dim=1), share)
+    (d_logits,) = torch.autograd.grad(forward_pass.loss, logits)
+    kept, left_out = rows_above_share(d_logits.flatten(1).norm(dim=1), share)
     with (
         replay_context(batch, problem.local_seed(batch.seed + 1)),
         on_state(problem.student.module, before),
     ):
         again = student(prepared.inputs[kept])
     _require_same(problem.student.module, again, outputs[kept])
-    moved = (again * pull[kept]).sum()
+    moved = (again * d_logits[kept]).sum()
     loss = forward_pass.loss.detach() + moved - moved.detach()
     return forward_pass._replace(
         observation=detach(forward_pass.observation), loss=loss, left_out=left_out

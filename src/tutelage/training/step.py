@@ -113,12 +113,8 @@ class StudentStep:
     def step_optimizer(self, problem: BilevelProblem, forward_pass: ForwardPass) -> bool:
         """Step the optimiser, which may refuse, and renew the teacher's buffers."""
         moved = self.step_strategy.step(self.view.optimizer)
-        teacher, prepared, written = (
-            problem.teacher,
-            forward_pass.prepared,
-            forward_pass.written,
-        )
-        update_buffers(teacher, forward_pass.step.batch, prepared, written)
+        teacher, prepared = problem.teacher, forward_pass.prepared
+        update_buffers(teacher, forward_pass.step.batch, prepared, forward_pass.written)
         if has_memory(teacher):
             counts = counts_of(problem.objective, prepared.targets)
             remember(teacher, *counted_rows(prepared, detach(forward_pass.observation), counts))

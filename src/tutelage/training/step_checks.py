@@ -38,19 +38,16 @@ class StepChecks:
 
     def require_finite(self, problem: BilevelProblem, found: ForwardPass) -> None:
         """Check targets at the first step, and weights: at every step on the CPU."""
-        prepared, losses, weights = (
-            found.prepared,
-            found.observation.losses.detach(),
-            found.weights,
-        )
+        prepared, losses = found.prepared, found.observation.losses.detach()
         if self._finite_checked and losses.device.type != "cpu":  # reading a GPU waits for it
             return
         if not self._finite_checked:  # on the CPU wherever losses are
             known = counts_of(problem.objective, prepared.targets) is not None
             require_targets(prepared, losses, problem.objective, known=known)
             require_distributions(prepared.targets, problem.objective)
+        weights = found.weights.detach()
         if implements(problem.teacher, "weigh") and weights.numel() == len(losses):
-            require_finite_weights(weights.detach(), losses, prepared.ids, problem.teacher)
+            require_finite_weights(weights, losses, prepared.ids, problem.teacher)
         self._finite_checked = True
 
     def require_reproducible(self, problem: BilevelProblem, found: ForwardPass) -> None:

@@ -21,7 +21,7 @@ from tutelage.types import Batch, Estimate, Params, Window
 
 _LOG = logging.getLogger(__name__)
 CHECK_EVERY = 8
-"""windows from one check that costs a pass to the next; the first of a run has one"""
+"""windows from one with costly checks to the next; the first of a run has them"""
 SKIPPED = "A teacher step whose gradient is not finite is skipped, as later ones will be."
 
 
@@ -94,8 +94,8 @@ class TeacherUpdater:
         return self.signal.evaluate_on != "held-out"
 
     @property
-    def checks_by_pass(self) -> bool:
-        """Whether the next window gets the checks that cost a pass."""
+    def costly_checks(self) -> bool:
+        """Whether the next window is checked by another pass through one of its steps."""
         return self._windows % CHECK_EVERY == 0
 
     def due(self, steps: int) -> bool:
@@ -147,7 +147,7 @@ class TeacherUpdater:
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Estimate:
         first = not self._has_estimated
-        window = replace(window, checks_by_pass=self.checks_by_pass)
+        window = replace(window, costly_checks=self.costly_checks)
         self._windows += 1
         try:
             found = self.signal(problem, phi, self._in_full_precision(window), held_out)

@@ -26,7 +26,7 @@ from tutelage.training.forward import StepResult, step_result
 from tutelage.training.micro_batches import require_micro_batch
 from tutelage.training.one_step import OneStepUpdater
 from tutelage.training.plain_state import steps_from_dict, steps_to_dict
-from tutelage.training.replay_check import require_no_norm
+from tutelage.training.replay_check import require_no_max_norm
 from tutelage.training.step import StudentStep
 from tutelage.training.step_strategy import PlainStep, StepStrategy
 from tutelage.training.teacher_buffers import memory_of
@@ -138,7 +138,7 @@ class Tutor:
             signal.check(problem)
         recomputed = signal is not None or uses_alignments(teacher)
         if recomputed:
-            require_no_norm(view.module)
+            require_no_max_norm(view.module)
         self.best_accuracy = 0.0
         self._student_step = StudentStep(
             student, problem, step_strategy, seed, recomputed=recomputed

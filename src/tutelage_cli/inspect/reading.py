@@ -16,6 +16,7 @@ from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT, TEXT
 from tutelage_cli.train.example_history import HISTORY, read_example_history
+from tutelage_cli.train.job_files import remedy_of
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.stored import stored_settings
 from tutelage_cli.train.student_training import Job
@@ -124,7 +125,7 @@ NUMBERS = {"id": "iu", "given": "iu", "predicted": "iu", "loss": "f", "weight": 
 def read_examples_of(job: Job, name: str, classes: ClassNames) -> dict[str, Any]:
     """Read a table of a student's examples, and learn the names of classes from it."""
     file = job.folder / name
-    with name_damaged_file(file, _again(job)):
+    with name_damaged_file(file, remedy_of(job)):
         try:
             table = pq.read_table(file)
         except OSError as error:  # pyarrow's, of damage
@@ -149,12 +150,5 @@ def _past(job: Job, ids: np.ndarray) -> tuple[list[int], Mapping[str, np.ndarray
     file = job.folder / HISTORY
     if not exists(file):
         return [], {}
-    with name_damaged_file(file, _again(job)):
+    with name_damaged_file(file, remedy_of(job)):
         return read_example_history(file, ids)
-
-
-def _again(job: Job) -> str:
-    return (
-        f"Delete {job.folder / 'result.json'}, then go on with --resume {job.run}: it is made "
-        "again from the student's checkpoint."
-    )

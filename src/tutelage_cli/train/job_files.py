@@ -24,7 +24,7 @@ NUMBERS = {"id": "iu", "given": "iu", "predicted": "iu", "loss": "f", "weight": 
 def read_result(job: Job) -> dict[str, float | int]:
     """The content of a student's ``result.json``."""
     file = job.folder / "result.json"
-    with name_damaged_file(file, _remedy(job)):
+    with name_damaged_file(file, remedy_of(job)):
         result = json.loads(_read_text(file))
         _require_numbers(result, "test_accuracy", "held_out_accuracy", "seconds")
         if not result["seconds"] > 0:
@@ -35,7 +35,7 @@ def read_result(job: Job) -> dict[str, float | int]:
 def read_history(job: Job) -> list[dict[str, float | int]]:
     """The metrics of a student after each epoch."""
     file = job.folder / "metrics.jsonl"
-    with name_damaged_file(file, _remedy(job)):
+    with name_damaged_file(file, remedy_of(job)):
         lines = _read_text(file).splitlines()
         history = [json.loads(line) for line in lines]
         least, most = epochs_of(job)
@@ -50,7 +50,7 @@ def read_history(job: Job) -> list[dict[str, float | int]]:
 def read_example_table(job: Job, rows: int | None, classes: int) -> dict[str, np.ndarray]:
     """Prediction, loss and weight of each training example."""
     file = job.folder / "examples.parquet"
-    with name_damaged_file(file, _remedy(job)):
+    with name_damaged_file(file, remedy_of(job)):
         try:
             table = read_examples(file)
         except OSError as error:  # pyarrow's, of damage
@@ -74,7 +74,7 @@ def read_weight_history(job: Job, ids: np.ndarray) -> tuple[list[int], np.ndarra
     file = job.folder / HISTORY
     if not file.exists():
         return None
-    with name_damaged_file(file, _remedy(job)):
+    with name_damaged_file(file, remedy_of(job)):
         epochs, history = read_example_history(file, ids)
     return epochs, history["weights"]
 
@@ -97,7 +97,8 @@ def _require_numbers(mapping: Any, *names: str) -> None:
             raise ValueError(f"{name} is {value!r:.50}")
 
 
-def _remedy(job: Job) -> str:
+def remedy_of(job: Job) -> str:
+    """How a damaged result of a student is made again."""
     return (
         f"Delete {job.folder / 'result.json'}, then go on with --resume {job.run}: it is made "
         "again from the student's checkpoint."

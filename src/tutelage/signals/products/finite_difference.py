@@ -14,7 +14,7 @@ from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
 from tutelage.precision import wide
 from tutelage.signals.products.product import Product
-from tutelage.signals.products.view import Loss, loss_function
+from tutelage.signals.products.training_loss import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 from tutelage.validation.ranges import above_zero
 

@@ -13,7 +13,7 @@ from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
 from tutelage.per_example.forward import load_forward_mode
 from tutelage.signals.products.product import Product
-from tutelage.signals.products.view import Loss, loss_function
+from tutelage.signals.products.training_loss import Loss, loss_function
 from tutelage.types import Params, Step, StudentState
 
 _INSTEAD = "Use DoubleBackward or FiniteDifference in place of ForwardOverReverse."
