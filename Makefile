@@ -5,13 +5,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 MINUTES ?= 20
 SEED ?= 0
 
+# Else each of the tests' processes compiles the packages, and pytest all tests, again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check fuzz wheel versions docs format benchmarks clean
 
 demo: $(VENV)/.train  ## Train taught and untaught students on real digits; prints a table, writes a report.
 	$(BIN)/tutelage train
 
 test: $(VENV)/.dev check  ## Lint, types and the whole test suite, on two processes.
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.dev  ## Lint and types only.
 	$(BIN)/ruff check .

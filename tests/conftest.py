@@ -1,6 +1,8 @@
 """What every test shares: one torch thread, a cache of its own, and the real data sets."""
 
+import functools
 import gc
+import inspect
 import os
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
@@ -44,6 +46,31 @@ def _memory_of_students_in_passing() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _seconds_of_few_steps() -> Iterator[None]:
+    """Before training, one teacher step of each arm is measured in place of four.
+
+    Only how well the time left is foreseen depends on it.
+    """
+    from tutelage_cli.train import step_seconds  # not before types are checked on import
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(step_seconds, "ENOUGH", 0.0)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sources_read_once() -> Iterator[None]:
+    """Each class's source is parsed once: the command line describes its flags by it."""
+    read = inspect.getsource
+    of_classes = functools.cache(read)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            inspect, "getsource", lambda of: (of_classes if inspect.isclass(of) else read)(of)
+        )
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _without_waiting_for_the_disk() -> Iterator[None]:
     """Nothing is forced to the disk: a killed process loses nothing by it, a power cut would.
 
@@ -62,6 +89,7 @@ REPEATED = pytest.StashKey[set[pytest.Item]]()
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Check types once for each value of a parameter: checks take half of a training step."""
     off = item in item.session.stash[REPEATED]
+    type_checks.count_from_zero()
     with type_checks.unchecked() if off else nullcontext():
         return (yield)
 

@@ -1,5 +1,6 @@
 """The type checks of a test session refuse what does not fit, unless they are switched off."""
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
-from tests.trained import unchecked
+from tests.type_checks import CALLS, count_from_zero, unchecked
 from tutelage.randomness import mixed_seed
 from tutelage_cli.train.settings import TrainSettings
 
@@ -99,6 +100,22 @@ def test_a_function_in_a_function_is_checked_where_checks_are_on() -> None:
         checked(inner)("a")
     with unchecked():
         assert checked(inner) is inner
+
+
+def test_the_first_calls_of_a_test_are_checked() -> None:
+    def made_anew() -> Callable[[Any], int]:
+        def inner(value: int) -> int:
+            return value
+
+        return checked(inner)
+
+    for make in (made_anew, functools.cache(made_anew)):
+        for _ in range(CALLS):
+            make()(1)
+        make()("a")
+        count_from_zero()
+        with pytest.raises(REFUSED):
+            make()("a")
 
 
 @pytest.mark.parametrize("one", ["a", "b"])

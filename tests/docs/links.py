@@ -31,12 +31,16 @@ class Page(HTMLParser):
             self.fetched.append(found[FETCHED[tag]])
 
 
-def faults_of_site(folder: Path) -> list[str]:
-    """Dead links and anchors of a built site, and whatever it would fetch from elsewhere."""
-    pages = {
+def pages_of_site(folder: Path) -> dict[str, Page]:
+    """The pages of a built site, by their path there."""
+    return {
         file.relative_to(folder).as_posix(): Page(file.read_text(encoding="utf-8"))
         for file in folder.rglob("*.html")
     }
+
+
+def faults_of_site(folder: Path, pages: dict[str, Page]) -> list[str]:
+    """Dead links and anchors of a built site, and whatever it would fetch from elsewhere."""
     faults = []
     for name, page in pages.items():
         for target in {*page.links, *page.fetched}:

@@ -1,6 +1,7 @@
 """Every example of the tutorials and of the method cards runs."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,9 @@ from tutelage.crossfit import FoldTraining
 from tutelage.crossfit.fold_settings import FoldSettings
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import products
+from tutelage_cli.data.images import Splits
+from tutelage_cli.data.mnist5k import read_mnist5k
+from tutelage_cli.data.sources import WORDS
 
 pytest.importorskip("sklearn")
 
@@ -28,9 +32,15 @@ NO_METHODS = {
 """names beside teachers, signals and products: records, protocols, and parts of a method"""
 
 
+def few_test_digits() -> Splits:
+    splits = read_mnist5k()
+    return replace(splits, test=splits.test.rows(torch.arange(0, len(splits.test), 20)))
+
+
 @pytest.fixture(autouse=True)
 def _as_a_reader(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(WORDS, "mnist5k", few_test_digits)
     with torch.random.fork_rng(), unchecked():
         yield
 

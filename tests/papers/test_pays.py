@@ -1,6 +1,10 @@
 """Whether teaching pays: cells are runs of the command line, compared by one rule."""
 
 import json
+import sys
+from collections.abc import Sequence
+from subprocess import CompletedProcess
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -8,7 +12,7 @@ from rich.console import Console
 from papers.pays import cells, curve, rows
 from papers.pays.cells import CELLS, LEARNED, Cell, run_cells
 from papers.pays.rows import OTHERS, OURS, counts, print_table, row_of, stored
-from tests.trained import one_line, pictures, run_papers
+from tests.trained import one_line, pictures, run, run_papers, unchecked, undrawn
 from tutelage.errors import UsageError
 
 
@@ -55,12 +59,20 @@ def test_cells_have_names_of_their_own_and_no_arm_of_ours_is_a_control() -> None
     assert not {*LEARNED} & {*OTHERS}
 
 
+def in_this_process(command: Sequence[str], *, check: bool) -> CompletedProcess[str]:
+    assert command[:3] == [sys.executable, "-m", "tutelage_cli"]
+    assert not check
+    with unchecked(), undrawn():
+        return CompletedProcess(command, run(*command[3:]).code)
+
+
 def test_a_cell_is_one_run_of_the_command_line_and_is_not_run_again(
     tmp_path, monkeypatch
 ) -> None:
     flags = ("--epochs", "1", "--batch-size", "8", "--folds", "3", "--rounds", "1")
     pictures(tmp_path / "data" / "pets")
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(cells, "subprocess", SimpleNamespace(run=in_this_process))
     for module in (cells, rows):
         monkeypatch.setattr(module, "CELLS", (Cell("pets", "flip2:0.4", 9, flags),))
     files = run_cells([], 2, 1, tmp_path)

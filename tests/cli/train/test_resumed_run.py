@@ -8,14 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
+from joblib.externals.loky import reusable_executor
 
+import tutelage_cli.__main__
 from tests.cli.train.conftest import TAUGHT
+from tests.cli.train.killing import child, ended
 from tests.trained import (
     QUICK,
     assert_same_run,
@@ -26,11 +30,15 @@ from tests.trained import (
     pictures,
     run,
     unchecked,
+    undrawn,
     unfinished,
 )
+from tutelage.commentaries import commentary
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.training.tutor import Tutor
-from tutelage_cli.train import student_training, study, worker
+from tutelage_cli import report
+from tutelage_cli.cli import main
+from tutelage_cli.train import evaluation, student_training, study, worker
 
 pytestmark = pytest.mark.usefixtures("report_in_a_word")
 
@@ -237,98 +245,107 @@ def test_run_is_not_continued_on_other_data(tmp_path, monkeypatch, change):
     one_line(run("train", "--resume", tmp_path / "run"), "run", "data")
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import safetensors.torch
-from tests.trained import at_call
-from tutelage_cli import cli, report
-from tutelage.commentaries import commentary
-from tutelage_cli.train import evaluation, student_training, study, worker
-from tutelage.training.tutor import Tutor
-
-def die():
+def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
-def die_in_writing(table, path):
-    Path(path).write_bytes(b"PAR1 half a table")
+
+def die_in_writing(_: object, path: Path) -> None:
+    path.write_bytes(b"PAR1 half a table")
     die()
 
-def die_in_copying(source, target):
-    Path(target).mkdir()
+
+def die_in_copying(_: object, target: Path) -> None:
+    target.mkdir()
     die()
 
-MOMENTS = [
-    (Tutor, "step", at_call(Tutor.step, 8, die)),
-    (os, "fsync", at_call(os.fsync, 1, die)),  # a file lies there but has not its name
-    (os, "replace", at_call(os.replace, 2, die)),
-    (evaluation.pq, "write_table", die_in_writing),
-    (commentary, "write_json", at_call(commentary.write_json, 1, die)),
-    (evaluation, "write_json", at_call(evaluation.write_json, 1, die)),
-    (study, "write_json", at_call(study.write_json, 1, die)),
-    (report, "write", at_call(report.write, 1, die)),
-    (study.shutil, "copytree", die_in_copying),  # of the commentary
-]
 
-def arm(moment):
-    # What is tried before training does not count.
-    train = worker.train_student
-    def armed(*args):
-        setattr(*moment)
-        return train(*args)
-    if moment[0] in (report, study, study.shutil):
-        setattr(*moment)
-    else:
-        worker.train_student = armed
-
-def child(words, moment):
-    pid = os.fork()
-    if pid == 0:
-        if moment is not None:
-            arm(moment)
-        os._exit(cli.main(words))
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-run, warm, *words = sys.argv[1:]
-write, report.write = report.write, lambda *_: None  # no child could draw if this process had
-assert cli.main([*words[:-1], warm]) == 0  # what is imported late is then there in all children
-report.write = write
-codes = []
-for moment in MOMENTS:
-    codes.append(child(words, moment))
-    words = ["train", "--resume", run]
-assert codes == [-signal.SIGKILL] * len(codes), codes
-assert child(words, None) == 0
-"""
+def moments() -> list[tuple[Any, str, Any]]:
+    """Functions that kill their process, and where they stand."""
+    return [
+        (Tutor, "step", at_call(Tutor.step, 8, die)),
+        (os, "fsync", at_call(os.fsync, 1, die)),  # a file lies there but has not its name
+        (os, "replace", at_call(os.replace, 2, die)),
+        (evaluation.pq, "write_table", die_in_writing),
+        (commentary, "write_json", at_call(commentary.write_json, 1, die)),
+        (evaluation, "write_json", at_call(evaluation.write_json, 1, die)),
+        (study, "write_json", at_call(study.write_json, 1, die)),
+        (report, "write", die),
+        (study.shutil, "copytree", die_in_copying),  # of the commentary
+    ]
 
 
-def python(*words: object, **options: Any) -> subprocess.Popen[str]:
+def killed_at(moment: tuple[Any, str, Any], words: Sequence[str]) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        if moment[0] in (report, study, study.shutil):
+            patch.setattr(*moment)
+        else:  # what is tried before training does not count
+            in_training(patch, *moment)
+        return main(words)
+
+
+class Running(NamedTuple):
     """A process of its own group."""
-    return subprocess.Popen(
-        [sys.executable, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **options,
-    )
+
+    pid: int
+    code: Callable[[float], int | None]
+    """its exit code; None where it still runs after so many seconds"""
+
+
+def started(words: Sequence[str], printed: Path, errors: Path) -> Running:
+    with printed.open("w") as out, errors.open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tutelage", *words],
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    process.returncode = 0  # it is waited for below
+    return Running(process.pid, lambda seconds: ended(process.pid, within=seconds))
+
+
+def forked(words: Sequence[str], printed: Path, errors: Path) -> Running:
+    """All that ``python -m tutelage`` does once it has imported what it needs."""
+
+    def act() -> int:
+        os.setsid()
+        reusable_executor._executor = None  # its processes are those of this one's parent
+        sys.argv = ["tutelage", *words]
+        with (
+            printed.open("w") as out,
+            errors.open("w") as err,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            return tutelage_cli.__main__.main()
+
+    pid = child(act)
+    return Running(pid, lambda seconds: ended(pid, within=seconds))
+
+
+Start = Callable[[Sequence[str], Path, Path], Running]
 
 
 @contextlib.contextmanager
-def command(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """The command line in a process group that does not outlive the block."""
-    with python("-m", "tutelage", *words) as process:
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+def command(start: Start, folder: Path, *words: object) -> Iterator[Running]:
+    """The command line, in a process group that does not outlive the block."""
+    process = start([*map(str, words)], folder / "printed", folder / "errors")
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
-def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
+def said(folder: Path) -> tuple[str, str]:
+    """What a command wrote to both its streams."""
+    printed, errors = (folder / name for name in ("printed", "errors"))
+    return printed.read_text(), errors.read_text()
+
+
+def wait_for(file: Path, process: Running) -> None:
     limit = time.monotonic() + 60
     while not file.exists():
-        assert process.poll() is None, process.communicate()
+        assert process.code(0) is None
         assert time.monotonic() < limit
         time.sleep(0.01)
 
@@ -337,10 +354,13 @@ def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
 def killed(pets, tmp_path_factory) -> Path:
     """A run that was killed nine times, each time resumed, and came to its end."""
     out = tmp_path_factory.mktemp("runs") / "killed"
-    words = ["train", pets, *QUICK, *TAUGHT, "--out", out]
-    with python("-c", KILLED, out, out.with_name("warm"), *words) as process:
-        printed = process.communicate(timeout=120)
-    assert process.returncode == 0, printed
+    words = [str(word) for word in ("train", pets, *QUICK, *TAUGHT, "--out", out)]
+    with unchecked(), undrawn():
+        for moment in moments():
+            pid = child(partial(killed_at, moment, words))
+            assert ended(pid, within=60) == -signal.SIGKILL, moment
+            words = ["train", "--resume", str(out)]
+        assert run(*words).code == 0
     return out
 
 
@@ -375,11 +395,11 @@ def test_a_signal_ends_the_command_with_130_and_the_run_goes_on(
     pets, unbroken, tmp_path, ending, more
 ):
     out = tmp_path / "run"
-    with command("train", pets, *LONGER, *more, "--out", out) as process:
+    with command(forked, tmp_path, "train", pets, *LONGER, *more, "--out", out) as process:
         wait_for(out / "students" / "untaught-seed0" / "metrics.jsonl", process)
-        process.send_signal(ending)
-        printed, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+        os.kill(process.pid, ending)
+        assert process.code(60) == 130
+    printed, errors = said(tmp_path)
     if more:  # the result alone on stdout
         assert printed == ""
         assert errors == f"Stopped. Continue with: tutelage train --resume {out}\n"
@@ -391,20 +411,24 @@ def test_a_signal_ends_the_command_with_130_and_the_run_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("ending", "times"), [(signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 1)]
+    ("ending", "times", "start"),
+    [(signal.SIGINT, 1, started), (signal.SIGINT, 2, forked), (signal.SIGTERM, 1, forked)],
 )
-def test_a_signal_while_workers_start_ends_without_a_traceback(pets, tmp_path, ending, times):
+def test_a_signal_while_workers_start_ends_without_a_traceback(
+    pets, tmp_path, ending, times, start
+):
     # As a terminal or a scheduler does it: every process of the group gets it.
     flags = [*QUICK[2:-1], 2, "--epochs", 200, "--teacher", "loss"]
     out = tmp_path / "run"
-    with command("train", pets, *flags, "--out", out) as process:
+    with command(start, tmp_path, "train", pets, *flags, "--out", out) as process:
         wait_for(out / "settings.json", process)
         for _ in range(times):
             time.sleep(1)
             os.killpg(process.pid, ending)
-        printed, errors = process.communicate(timeout=60)
+        code = process.code(60)
+    printed, errors = said(tmp_path)
     assert "Traceback" not in errors
-    assert process.returncode == 130
+    assert code == 130
     assert f"tutelage train --resume {out}" in printed
 
 
