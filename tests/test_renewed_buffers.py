@@ -22,7 +22,7 @@ from tutelage.signals import (
     Unrolled,
     WholeRun,
 )
-from tutelage.teachers import KeepOrDrop, Permuted, Plain
+from tutelage.teachers import KeepOrDrop, Permuted, Plain, Together
 from tutelage.training.forward import prediction_batch
 from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
@@ -327,6 +327,49 @@ def test_buffers_that_are_not_written_to_are_kept_once_for_all_steps() -> None:
     assert len(kept) == 3
     assert len({buffers["table"].data_ptr() for buffers in kept if buffers}) == 1
     assert copy.deepcopy(tutor.teacher.state_dict()).keys() == {"phi", "table"}
+
+
+class Shown(ByExample):
+    """Weighs by a table of many examples, and keeps where the table lay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: Tensor
+        self.register_buffer("table", torch.linspace(0, 1, 100, dtype=F64))
+        self.places: set[int] = set()
+
+    def weigh(self, lesson: Lesson, observation) -> Tensor:
+        self.places.add(self.table.data_ptr())
+        return super().weigh(lesson, observation) * (1 + self.table[lesson.ids])
+
+
+class Constant(Shown):
+    constant_buffers = ("table",)
+
+
+@pytest.mark.parametrize("signal", [Unrolled(2), Replayed(2), Lookahead()], ids=str)
+def test_constant_buffers_are_not_copied_and_give_the_same_gradients(signal) -> None:
+    copied, constant = Shown(), Constant()
+    ends = [
+        stepped(tutor_of(fresh(Body), Together(Renews(), teacher), signal), 4).state_dict()
+        for teacher in (copied, constant)
+    ]
+    assert same(ends[0]["student"], ends[1]["student"])
+    assert same(ends[0]["teacher"], ends[1]["teacher"])
+    assert constant.places == {constant.table.data_ptr()}
+    assert copied.table.data_ptr() not in copied.places
+
+
+@pytest.mark.parametrize("hook", ["prepare", "weigh"])
+def test_a_hook_that_writes_to_a_constant_buffer_is_refused(hook) -> None:
+    name = {"prepare": "prepared", "weigh": "weighed"}[hook]
+
+    class Writes(Renews):
+        constant_buffers = (name,)
+
+    tutor = tutor_of(fresh(Body), Writes(), Unrolled(2))
+    with pytest.raises(UsageError, match=f"Writes.{hook} writes to the buffer {name}, which"):
+        stepped(tutor, 1)
 
 
 def made(_: int) -> tuple[nn.Module, SGD]:

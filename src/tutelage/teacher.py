@@ -34,6 +34,8 @@ class Teacher(nn.Module):
             held-out batch at every step.
         drop_below: The share of the rows' gradients that a real step may skip.
         memory: Names of the buffers that ``remember`` updates.
+        constant_buffers: Names of the buffers that no hook writes to, such as a table of all
+            examples: hooks get them and no copies, whose cost would grow with the table.
     """
 
     normalise: Normalise = "mean"
@@ -44,6 +46,7 @@ class Teacher(nn.Module):
     uses_alignments: bool = False
     drop_below: float = 0.0
     memory: Sequence[str] = ()
+    constant_buffers: Sequence[str] = ()
 
     def prepare(self, batch: Batch) -> PreparedBatch:
         """Makes what the student sees of a batch.
@@ -187,6 +190,15 @@ def weights_attached(teacher: nn.Module) -> bool:
     """Whether the student's gradient goes through the weights."""
     attached = trait_of(teacher, "attached")
     return implements(teacher, "row_losses") if attached is None else attached
+
+
+def constants_of(teacher: nn.Module) -> frozenset[str]:
+    """The names of the buffers in the trait ``constant_buffers`` of a teacher and its parts."""
+    return frozenset(
+        f"{at}.{name}" if at else name
+        for at, part in teacher.named_modules()
+        for name in getattr(part, "constant_buffers", ())
+    )
 
 
 def acts_at_test(teacher: nn.Module) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tutelage.crossfit import ForwardCorrected, estimate_transitions
 from tutelage.errors import UnknownLabelError, UsageError
@@ -107,6 +108,32 @@ def test_the_loss_is_the_logarithm_of_the_corrected_probability():
     torch.testing.assert_close(found, want, rtol=1e-7, atol=1e-7)  # zeros count as 1e-8
     assert torch.autograd.gradcheck(lambda z: ForwardCorrected(C)(z, given), logits)
     assert torch.autograd.gradgradcheck(lambda z: ForwardCorrected(C)(z, given), logits)
+
+
+class Largest(TorchDispatchMode):
+    """Keeps the size of the largest tensor that comes of an operation."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, Tensor) and not func.is_view:
+            self.numel = max(self.numel, found.numel())
+        return found
+
+
+def test_no_step_computes_with_the_transitions_of_labels_that_it_has_not():
+    classes, given = 50, torch.tensor([3, 40, 3])
+    transitions = torch.rand(classes, classes).softmax(1)
+    logits = torch.randn(3, classes, requires_grad=True)
+    objective = ForwardCorrected(transitions)
+    with Largest() as largest:
+        found = objective(logits, given)
+        (slope,) = torch.autograd.grad(found.sum(), logits)
+    assert largest.numel == 3 * classes
+    want = -(logits.softmax(1) @ transitions)[range(3), given].log()
+    torch.testing.assert_close(found, want)
+    torch.testing.assert_close(slope, torch.autograd.grad(want.sum(), logits)[0])
 
 
 def test_with_right_labels_alone_it_is_cross_entropy():

@@ -156,8 +156,9 @@ class ForwardCorrected:
         known = is_none_of(targets, self.ignored)
         labels = targets.long().where(known, 0)
         log_p = wide(logits).log_softmax(1)
-        by_label = self.transitions.to(log_p).clamp(min=FLOOR).log().T  # [given, right]
-        return (log_p + by_label.index_select(0, labels)).logsumexp(1).neg().where(known, 0)
+        by_label = self.transitions.index_select(1, labels).T  # logarithms of these alone
+        by_label = by_label.to(log_p).clamp(min=FLOOR).log()
+        return (log_p + by_label).logsumexp(1).neg().where(known, 0)
 
     def counts(self, targets: Tensor) -> Tensor:
         """Which examples count in a mean of losses.

@@ -21,6 +21,8 @@ class GivenWeights(Teacher):
             single precision, or the two differ in length.
     """
 
+    constant_buffers = ("ids", "weights")
+
     def __init__(self, ids: Tensor, weights: Tensor) -> None:
         super().__init__()
         require_tensors("GivenWeights", ids=ids, weights=weights)

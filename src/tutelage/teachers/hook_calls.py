@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from tutelage.errors import UsageError
 from tutelage.functional.replay import replay
 from tutelage.functional.trees import dtypes_in, in_dtype
 from tutelage.precision import FULL, autocast_now
-from tutelage.teacher import implements
+from tutelage.teacher import constants_of, implements
 from tutelage.types import Batch, Observation, Params, PreparedBatch, as_prepared
 
 
@@ -124,6 +125,7 @@ def _call(
     """Call a hook on other parameters and buffers than the teacher's own.
 
     Buffers that the hook writes to go to ``buffers_out``; the teacher itself is unchanged.
+    Constant buffers are not copied, and a hook that writes to one is refused.
     """
     dtype = _wider(teacher, params, args)
     if dtype is not None:
@@ -133,7 +135,11 @@ def _call(
     if not params and next(teacher.buffers(), None) is None:
         return getattr(teacher, hook)(*args)
     before = dict(teacher.named_buffers()) | dict(buffers)
-    copies = {name: b.clone() for name, b in before.items()}
+    constant = constants_of(teacher)
+    copies = {
+        name: b if name in constant and not b.is_inference() else b.clone()
+        for name, b in before.items()
+    }
     if dtype is not None:
         copies = {k: b.to(dtype) if b.is_floating_point() else b for k, b in copies.items()}
     writes = buffers_out is not None and not torch.is_inference_mode_enabled()
@@ -144,6 +150,11 @@ def _call(
     for name, version in versions.items():
         after = state[f"teacher.{name}"]
         written = after is not copies[name] or after._version != version or name in untraced
+        if written and name in constant:
+            raise UsageError(
+                f"{type(teacher).__name__}.{hook} writes to the buffer {name}, which "
+                "constant_buffers names: leave it out there."
+            )
         if buffers_out is not None and written:
             buffers_out[name] = after.detach().to(before[name].dtype)
     return found

@@ -42,6 +42,7 @@ class MetaSoftLabelCorrector(nn.Module):
     """
 
     memory = ("previous",)
+    constant_buffers = ("ids",)
 
     def __init__(self, ids: Tensor, previous: Tensor, *, width: int = 100) -> None:
         super().__init__()

@@ -63,6 +63,7 @@ class OutOfFoldTargets(nn.Module):
     """
 
     normalise: ClassVar[Normalise] = "mean"
+    constant_buffers = ("ids", "facts", "closed_form", "pairs", "start")
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ class RandomBlending(Teacher):
     """
 
     shares: Tensor
+    constant_buffers = ("shares",)
 
     def __init__(self, classes: int, *, seed: int) -> None:
         super().__init__()

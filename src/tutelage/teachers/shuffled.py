@@ -24,6 +24,7 @@ class Shuffled(Teacher):
     """
 
     shares: Tensor
+    constant_buffers = ("shares",)
 
     def __init__(self, learned: Blending, *, seed: int) -> None:
         super().__init__()

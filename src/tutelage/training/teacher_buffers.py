@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
+from tutelage.teacher import constants_of
 from tutelage.types import Batch, Observation, Params, PreparedBatch, Step, StudentState
 
 
@@ -33,8 +34,11 @@ class BufferCopies:
         self._known: dict[str, BufferCopy] = {}
 
     def of(self, teacher: nn.Module) -> Params | None:
-        """Copies of the buffers as they are."""
+        """Copies of the buffers as they are, without those that are constant."""
+        constant = constants_of(teacher)
         for name, buffer in teacher.named_buffers():
+            if name in constant:
+                continue
             version, known = buffer._version, self._known.get(name)
             if known is None or known.buffer is not buffer or known.version != version:
                 values = buffer.detach().clone()
