@@ -338,9 +338,9 @@ class Shown(ByExample):
         self.register_buffer("table", torch.linspace(0, 1, 100, dtype=F64))
         self.places: set[int] = set()
 
-    def weigh(self, lesson: Lesson, observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, observation) -> Tensor:
         self.places.add(self.table.data_ptr())
-        return super().weigh(lesson, observation) * (1 + self.table[lesson.ids])
+        return super().weigh(prepared, observation) * (1 + self.table[prepared.ids])
 
 
 class Constant(Shown):
