@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
+from benchmarks.command import size
 from benchmarks.device_setup import AWKWARD, ByLoss, Setup
 from papers.framework.jobs import hardware
 from tutelage.errors import UnsupportedStudentError
@@ -42,7 +43,7 @@ from tutelage.teachers import SplitSampler
 from tutelage.training.tutor import Tutor
 
 CPU = torch.device("cpu")
-STEPS = 8
+STEPS = size(8, 4)
 EXACT = 1e-9
 """float64 sums in another order, through eight steps"""
 COARSE = {torch.bfloat16: 0.4, torch.float16: 0.05}

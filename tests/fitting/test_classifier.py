@@ -145,7 +145,7 @@ def test_only_the_ratios_of_sample_weights_count_also_below_single_precision() -
 
 def test_a_grid_search_passes_checked_examples_on() -> None:
     search = GridSearchCV(
-        TaughtClassifier(random_state=0, epochs=2), {"batch_size": [20, 100]}, cv=2
+        TaughtClassifier(random_state=0, epochs=2, folds=2), {"batch_size": [20, 100]}, cv=2
     )
     search.fit(X, Y, **CHECKED)
     assert search.best_params_ in ({"batch_size": 20}, {"batch_size": 100})
@@ -157,7 +157,7 @@ def test_cleanlab_trains_it_with_and_without_checked_examples() -> None:
     numbers = np.searchsorted(np.unique(Y), Y)
     for given in ({}, {**CHECKED, "y_checked": np.searchsorted(np.unique(Y), Y_CHECKED)}):
         cleaner = classification.CleanLearning(
-            TaughtClassifier(random_state=0, epochs=5), cv_n_folds=2, verbose=False
+            TaughtClassifier(random_state=0, epochs=5, folds=2), cv_n_folds=2, verbose=False
         )
         cleaner.fit(X, numbers, clf_kwargs=given)
         issues = cleaner.get_label_issues()["is_label_issue"].to_numpy()
