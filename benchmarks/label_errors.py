@@ -36,6 +36,7 @@ from tutelage.crossfit import (
     out_of_fold,
     refined_transitions,
     stratified_folds,
+    with_totals,
     wrong_between,
 )
 from tutelage.errors import UsageError, nearest
@@ -221,21 +222,25 @@ def measure(of: Examples, checked: int, seed: int, epochs: int = 8) -> list[dict
     )
     third = predicted(of, given, known, seed, cross_entropy, epochs, believed)
     each = [
-        label_errors(said.train, labels, said.checked, right)
-        for said in (first, second, third)
+        label_errors(said.train, labels, said.checked, right) for said in (first, second, third)
     ]
     draws = torch.cat([found.draws for found in each[:2]])
     both = each[0]._replace(probabilities=draws.mean(0), draws=draws)
+    last = with_totals(each[2], both._replace(draws=draws[::2]))
     mean = (first.train + second.train) / 2
-    return [
+    rows = [
         {"seed": seed, "predictions": kind, **_judged(said, found, labels, wrong)}
         for kind, said, found in (
             (UNTAUGHT, first.train, each[0]),
             (CORRECTED, second.train, each[1]),
             (BOTH, mean, both),
-            (DISTILLED, third.train, each[2]),
+            (DISTILLED, third.train, last),
         )
     ]
+    recall = rows[0]["recall"]
+    found = precision_at(last.probabilities.numpy(), wrong, recall)
+    rows[-1]["at_recall_of_given"] = {"recall": recall, "precision": found}
+    return rows
 
 
 def _judged(

@@ -21,7 +21,7 @@ MOST_SEEDS, MOST_HOURS = 1000, 72
 """beyond either a comparison cannot be decided here"""
 SIZE_RULE = (
     "Where the 90% interval holds 0, and lies below half of the difference that the paper "
-    f"prints, the verdict is \"{SMALLER}\": which side of 0 the difference is on is undecided, "
+    f'prints, the verdict is "{SMALLER}": which side of 0 the difference is on is undecided, '
     "and one of the printed size is excluded. (This rule was added when the results at mini "
     "were known.)"
 )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tests.trained import unchecked
-from tutelage.crossfit import LabelErrors, label_errors, wrong_between
+from tutelage.crossfit import LabelErrors, label_errors, with_totals, wrong_between
 from tutelage.crossfit.label_errors import _Fitted, _wrong
 from tutelage.errors import UsageError
 
@@ -184,3 +184,20 @@ def test_rows_and_level_are_checked():
     for level in (0.0, 1.0, float("nan")):
         with pytest.raises(UsageError, match="level is"):
             wrong_between(found, level=level)
+
+
+def test_totals_of_another_estimate_are_taken_and_the_order_of_labels_is_kept() -> None:
+    p, given, checked, right, _, _ = simulated(3, 200, 40)
+    errors = label_errors(p, given, checked, right, draws=4)
+    sharper = (p**3) / (p**3).sum(1, keepdim=True)
+    other = label_errors(sharper, given, draws=4, seed=1)
+    found = with_totals(errors, other)
+    torch.testing.assert_close(found.draws.sum(1), other.draws.sum(1), rtol=1e-6, atol=0)
+    torch.testing.assert_close(found.probabilities, found.draws.mean(0))
+    for before, after in zip(errors.draws, found.draws, strict=True):
+        shift = after.logit() - before.clamp(1e-9, 1 - 1e-9).logit()
+        torch.testing.assert_close(shift, shift[:1].expand(len(shift)), rtol=1e-4, atol=1e-4)
+    same = with_totals(errors, errors)
+    torch.testing.assert_close(same.draws, errors.draws, rtol=1e-6, atol=1e-8)
+    with pytest.raises(UsageError, match="like has draws"):
+        with_totals(errors, label_errors(p, given, draws=3))

@@ -80,6 +80,30 @@ def rankings(kind: str) -> str:
     return "\n".join(lines)
 
 
+def beside_given() -> str:
+    """Distilled students here, and cleanlab on students of given labels."""
+    lines = [
+        "| cell | AUROC here | AUROC cleanlab | precision here, % | precision cleanlab, % | at "
+        "recall, % |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cell in CELLS:
+        ours, given = seeds_of(cell, DISTILLED), seeds_of(cell, UNTAUGHT)
+        at = [row["at_recall_of_given"] for row in ours]
+        columns = (
+            (_values(ours, OURS, "auroc"), beside(given, "auroc")[2], 1, ".3f"),
+            ([one["precision"] for one in at], beside(given, "precision")[2], 100, ".1f"),
+        )
+        means = [
+            f"{unit * statistics.fmean(values):{digits}}"
+            for here, there, unit, digits in columns
+            for values in (here, there)
+        ]
+        recall = f"{100 * statistics.fmean(one['recall'] for one in at):.0f}"
+        lines.append(f"| {cell} | {' | '.join([*means, recall])} |")
+    return "\n".join(lines)
+
+
 def intervals() -> str:
     lines = [
         "| number of wrong labels | predictions | within the 90% interval | mean width, % of "
@@ -105,5 +129,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "both": lambda: rankings(BOTH),
     "corrected": lambda: rankings(CORRECTED),
     "given": lambda: rankings(UNTAUGHT),
+    "beside-given": beside_given,
     "intervals": intervals,
 }

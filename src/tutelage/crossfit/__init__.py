@@ -8,7 +8,7 @@ teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of
 """
 
 from tutelage.crossfit.folds import stratified_folds
-from tutelage.crossfit.label_errors import LabelErrors, label_errors, wrong_between
+from tutelage.crossfit.label_errors import LabelErrors, label_errors, with_totals, wrong_between
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
 from tutelage.crossfit.posterior import (
     label_issues,
@@ -42,5 +42,6 @@ __all__ = [
     "refined_transitions",
     "sharpened",
     "stratified_folds",
+    "with_totals",
     "wrong_between",
 ]

@@ -27,6 +27,8 @@ SHIFT = 0.5
 """standard deviation of an error of log odds that all labels have in common"""
 SWEEPS, MAXIMISATIONS, CALIBRATIONS = 6, 3, 4
 """sweeps over transitions and calibration, and the iterations of each in a sweep"""
+LEAST_ODDS, MOST_SHIFT, BISECTIONS = 1e-9, 20.0, 50
+"""the least probability that is shifted; the largest shift of log odds; steps to find it"""
 QUANTILES = 64
 """of the number of wrong labels, taken under each draw"""
 
@@ -106,6 +108,39 @@ def label_errors(
         torch.stack([fit.transitions for fit in fits]).mean(0),
         float(torch.stack([fit.log_power for fit in fits]).median().exp()),
     )
+
+
+def with_totals(errors: LabelErrors, like: LabelErrors) -> LabelErrors:
+    """Shift log odds so that as many labels are wrong under each draw as in another estimate.
+
+    Distilled students rank labels best, but given labels have reached their targets, so that
+    they say of too few labels that these are wrong; students that saw none of them say how many
+    are. The order of the labels stays the same under each draw.
+
+    Args:
+        errors: What ranks the labels.
+        like: Of the same labels with as many draws; the number of wrong ones is taken from it.
+
+    Returns:
+        The first with the totals of the second.
+
+    Raises:
+        UsageError: If the two are about other numbers of labels or draws.
+    """
+    if errors.draws.shape != like.draws.shape:
+        raise UsageError(
+            f"like has draws {described(like.draws)}; allowed: those of errors, "
+            f"{described(errors.draws)}."
+        )
+    log_odds = errors.draws.logit(LEAST_ODDS)
+    wanted = like.draws.sum(1)
+    low, high = (wanted.new_full(wanted.shape, end) for end in (-MOST_SHIFT, MOST_SHIFT))
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        few = (log_odds + middle[:, None]).sigmoid().sum(1) < wanted
+        low, high = torch.where(few, middle, low), torch.where(few, high, middle)
+    draws = (log_odds + low[:, None]).sigmoid()
+    return errors._replace(probabilities=draws.mean(0), draws=draws)
 
 
 def wrong_between(

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from tutelage.crossfit import LabelErrors, label_errors, wrong_between
+from tutelage.crossfit import LabelErrors, label_errors, with_totals, wrong_between
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.inspect.example_tables import ExampleTable
 from tutelage_cli.inspect.reading import ClassNames, Run, read_examples_of, students_of
@@ -25,9 +25,9 @@ from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material
 
-KINDS = (PLAIN, CORRECTED)
-"""students of folds whose predictions are combined where there are no distilled ones, which
-predict better than both"""
+COUNTING = (PLAIN, CORRECTED)
+"""students of folds that no given label of their fold has reached: they say together how many
+labels are wrong, and without distilled ones, which tell best, also which"""
 BASE = "untaught"
 """the arm of every run whose tables list the training and the checked examples"""
 DRAWS = 32
@@ -46,7 +46,7 @@ def by_folds(run: Run, seed: int | None) -> list[ExampleTable]:
     of_seeds = [_labels_of(job) for job in jobs]
     check_folds(
         [(job, material) for job, (_, material, _) in zip(jobs, of_seeds, strict=True)],
-        (DISTILLED, *KINDS),
+        (DISTILLED, *COUNTING),
     )
     return [
         _table_of(run, job, there, *labels)
@@ -64,10 +64,7 @@ def with_probabilities(
 ) -> ExampleTable:
     """Add the probability that each of N labels is wrong, by out-of-fold predictions [N, C]."""
     found = label_errors(probabilities, given, checked, right, draws=draws)
-    own = probabilities.double().gather(1, given[:, None]).squeeze(1)
-    return replace(
-        like, losses=-own.clamp(min=1e-12).log().numpy(), wrong=found.draws.T.numpy()
-    )
+    return replace(like, losses=losses_of(probabilities, given), wrong=found.draws.T.numpy())
 
 
 def between(draws: np.ndarray, rows: Bool[np.ndarray, "N"] | None = None) -> tuple[int, int]:
@@ -85,7 +82,7 @@ def _kinds(job: Job) -> list[str]:
     def finished(kind: str) -> bool:
         return all(exists(one.folder / "result.json") for one in fold_jobs(job, kind))
 
-    return [DISTILLED] if finished(DISTILLED) else [kind for kind in KINDS if finished(kind)]
+    return [kind for kind in (*COUNTING, DISTILLED) if finished(kind)]
 
 
 def _labels_of(job: Job) -> tuple[ClassNames, Material, np.ndarray]:
@@ -105,37 +102,43 @@ def _table_of(
     untaught: np.ndarray,
 ) -> ExampleTable:
     given, right = material.train.labels, material.held_out.labels
-    each = [read_out_of_fold(job, kind, material) for kind in kinds]
+    each = {kind: read_out_of_fold(job, kind, material) for kind in kinds}
+    ranking = [DISTILLED] if DISTILLED in each else [*each]
+    counting = [kind for kind in COUNTING if kind in each]
+    draws = {kind: DRAWS // (1 if kind == DISTILLED else len(counting)) for kind in each}
+    found = {
+        kind: label_errors(of.train, given, of.checked, right, draws=draws[kind])
+        for kind, of in each.items()
+    }
+    errors = _joined([found[kind] for kind in counting])
+    if DISTILLED in found:
+        errors = with_totals(found[DISTILLED], errors)
+    p = torch.stack([each[kind].train for kind in ranking])
     (like,) = students_of(run, BASE, job.seed)
-    like = replace(
+    return replace(
         like,
-        student=f"{' and '.join(kinds)}, seed {job.seed}",
-        predicted=names.of(
-            torch.stack([predictions.train for predictions in each]).mean(0).argmax(1).numpy()
-        ),
+        student=f"{' and '.join(ranking)}, seed {job.seed}",
+        predicted=names.of(p.mean(0).argmax(1).numpy()),
         weights=np.full(len(given), np.nan),
         held_out=None,
         epochs=(),
         past_losses=None,
         past_weights=None,
+        losses=np.mean([losses_of(one, given) for one in p], axis=0),
+        learnt=_learnt([each[kind].checked for kind in ranking], right, untaught),
+        wrong=errors.draws.T.numpy(),
     )
-    found = [
-        with_probabilities(
-            like,
-            predictions.train,
-            given,
-            predictions.checked,
-            right,
-            DRAWS // len(each),
-        )
-        for predictions in each
-    ]
-    return replace(
-        like,
-        losses=np.mean([one.losses for one in found], axis=0),
-        learnt=_learnt([predictions.checked for predictions in each], right, untaught),
-        wrong=np.concatenate([one.wrong for one in found if one.wrong is not None], axis=1),
-    )
+
+
+def losses_of(probabilities: Tensor, given: Tensor) -> np.ndarray:
+    """Losses of given labels [N], in nats, under probabilities [N, C]."""
+    own = probabilities.double().gather(1, given[:, None]).squeeze(1)
+    return -own.clamp(min=1e-12).log().numpy()
+
+
+def _joined(each: Sequence[LabelErrors]) -> LabelErrors:
+    draws = torch.cat([one.draws for one in each])
+    return each[0]._replace(probabilities=draws.mean(0), draws=draws)
 
 
 def _learnt(each: Sequence[Tensor], right: Tensor, untaught: np.ndarray) -> float:

@@ -138,6 +138,25 @@ def test_two_kinds_of_folds_that_say_the_same_give_the_same(copy) -> None:
     assert found == pytest.approx(by_hand(copy, 1, draws=16))
 
 
+def test_distilled_students_say_which_labels_are_wrong_and_the_others_how_many(copy) -> None:
+    for folder in list((copy / "folds").glob("folds-seed1-*")):
+        other = folder.with_name(f"distilled-{folder.name}")
+        shutil.copytree(folder, other)
+        file = other / "out-of-fold.npz"
+        with np.load(file) as stored:
+            parts = dict(stored)
+        for name in ("train", "checked"):  # as students of surer targets are
+            raised = parts[name] ** 1.3
+            parts[name] = (raised / raised.sum(1, keepdims=True)).astype(np.float32)
+        np.savez(file, **parts)
+    plain = by_hand(copy, 1)
+    told = look(copy, "--by", "out-of-fold", "--seed", "1", "--top", "500")
+    assert told["students"] == ["distilled-folds, seed 1"]
+    found = {one["name"]: one["probability_wrong"] for one in told["examples"]}
+    assert sum(found.values()) == pytest.approx(sum(plain.values()), rel=1e-3)
+    assert found != pytest.approx(plain, abs=1e-3)
+
+
 def predictions(path, held_out: int = 30, **changed) -> None:
     """A hundred rows; the labels of the first five contradict what is predicted."""
     generator = np.random.default_rng(1)
