@@ -1,5 +1,6 @@
 """``BilevelProblem``: student and teacher as pure functions of both parameters."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -224,10 +225,21 @@ class BilevelProblem:
             wide(found), counts, self.processes.all_reduce
         )  # half counts to 256
 
-    def evaluate(self, state: StudentState, phi: Params, held_out: Batch) -> HeldOutLoss:
-        """The held-out loss with its gradients in student and teacher."""
-        theta = leaves(state.params)
-        loss = self.held_out_loss(state._replace(params=theta), phi, held_out)
+    def evaluate(
+        self,
+        state: StudentState,
+        phi: Params,
+        held_out: Batch,
+        names: Collection[str] | None = None,
+    ) -> HeldOutLoss:
+        """The held-out loss with its gradients in the teacher and in some student parameters.
+
+        ``names`` None: in all of them.
+        """
+        theta = leaves({k: p for k, p in state.params.items() if names is None or k in names})
+        loss = self.held_out_loss(
+            state._replace(params=detached(state.params) | theta), phi, held_out
+        )
         student, own = grads_of_both(loss, theta, phi)
         processes = self.processes
         return HeldOutLoss(
