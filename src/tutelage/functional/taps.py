@@ -77,7 +77,8 @@ def last_linear(module: nn.Module) -> str:
     linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
     if not linear or not linear[-1]:
         raise UsageError(
-            f"{type(module).__name__} has no linear layer among its modules to be the last."
+            f"{type(module).__name__} has no linear layer among its modules to be the last: "
+            "take all layers."
         )
     return linear[-1]
 
