@@ -29,6 +29,7 @@ MODULES = {
     "augment": "benchmarks.augment",
     "step_cost": "benchmarks.step_cost",
     "left_out_paths": "benchmarks.left_out_paths",
+    "teaching_cost": "benchmarks.teaching_cost",
     "students": "benchmarks.students",
 }
 NEED_DATA = ("students",)

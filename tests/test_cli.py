@@ -458,6 +458,7 @@ def test_settings_file_may_name_every_field(place, made, settings_of):
         teacher_lr=1e-3,
         teacher_every=4,
         unroll_steps=3,
+        layers="all",
         seeds=2,
         jobs=1,
         device="cpu",

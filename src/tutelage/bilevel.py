@@ -1,5 +1,6 @@
 """``BilevelProblem``: student and teacher as pure functions of both parameters."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -226,11 +227,20 @@ class BilevelProblem:
         )  # half counts to 256
 
     def held_out_gradients(
-        self, state: StudentState, phi: Params, held_out: Batch
+        self,
+        state: StudentState,
+        phi: Params,
+        held_out: Batch,
+        names: Collection[str] | None = None,
     ) -> HeldOutLoss:
-        """The held-out loss with its gradients in student and teacher."""
-        theta = leaves(state.params)
-        loss = self.held_out_loss(state._replace(params=theta), phi, held_out)
+        """The held-out loss with its gradients in the teacher and in some student parameters.
+
+        ``names`` None: in all of them.
+        """
+        theta = leaves({k: p for k, p in state.params.items() if names is None or k in names})
+        loss = self.held_out_loss(
+            state._replace(params=detached(state.params) | theta), phi, held_out
+        )
         student, own = grads_of_both(loss, theta, phi)
         processes = self.processes
         return HeldOutLoss(

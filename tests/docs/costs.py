@@ -4,7 +4,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from benchmarks.teaching_cost import CASES, LAST, UNTAUGHT
+from benchmarks.teaching_cost_figure import DEFAULT, stored_rows
 from tests.docs.measured import ROOT, content, measured
+from tutelage_cli.intervals import mean_interval
 
 Row = Mapping[str, Any]
 BESIDE = {
@@ -34,7 +37,7 @@ def stored(name: str) -> Any:
 
 def machine() -> str:
     lines = ["| figures | platform | cores | python | torch |", "|---|---|---|---|---|"]
-    for name in ("hypergradients", "alignment", "augment", "mmel"):
+    for name in ("hypergradients", "alignment", "augment", "mmel", "teaching_cost"):
         told = stored(name)["environment"]
         cells = (told[key] for key in ("platform", "cpus", "python", "torch"))
         lines.append(
@@ -103,9 +106,43 @@ def taught() -> str:
     return "\n".join(lines)
 
 
+def teaching() -> str:
+    head = ("checked", "signal", "accuracy, %", "less the default", "time, untaught = 1", "n")
+    lines, rows = [head, ("---",) * len(head)], stored_rows()
+    for case, checked in CASES.items():
+        of: dict[str, dict[int, Row]] = {UNTAUGHT: {}, DEFAULT: {}, LAST: {}}
+        for row in rows:
+            if row["case"] == case:
+                of[row["variant"]][row["seed"]] = row
+        for way, own in of.items():
+            gains = [
+                100 * (row["accuracy"] - of[DEFAULT][k]["accuracy"]) for k, row in own.items()
+            ]
+            lines.append((
+                f"{checked}",
+                f"`{way}`",
+                mean_and_spread([100 * row["accuracy"] for row in own.values()], ".1f"),
+                "" if way == DEFAULT else interval(gains),
+                mean_and_spread([row["time"] for row in own.values()], ".2f"),
+                f"{len(own)}",
+            ))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def mean_and_spread(values: Sequence[float], form: str) -> str:
+    return f"{statistics.fmean(values):{form}} ± {statistics.stdev(values):{form}}"
+
+
+def interval(values: Sequence[float]) -> str:
+    found = mean_interval(values)
+    text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+    return text.replace("-", "−")
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "machine": machine,
     "taught": taught,
+    "teaching": teaching,
     "hypergradients": hypergradients,
     "rewards": rewards,
     "augmentation": augmentation,

@@ -5,6 +5,8 @@ import re
 import pytest
 import torch
 
+from benchmarks.teaching_cost_figure import FIGURE, stored_rows
+from benchmarks.teaching_cost_figure import drawn as of_teaching
 from papers.pays.curve import curves, drawn
 from tests.docs.costs import stored
 from tests.docs.measured import ROOT
@@ -34,6 +36,11 @@ def test_curves_over_checked_labels_are_what_was_measured() -> None:
     for data, points in curves(ROOT).items():
         file = ROOT / "results" / "pays" / f"{data}.svg"
         assert file.read_text(encoding="utf-8") == drawn(data, points)
+
+
+def test_the_figure_of_accuracy_against_time_is_what_was_measured() -> None:
+    assert FIGURE.read_text(encoding="utf-8") == of_teaching(stored_rows())
+    assert f"](../{FIGURE.relative_to(ROOT)})" in page("performance").read_text("utf-8")
 
 
 def test_the_page_on_hypergradients_says_what_was_measured() -> None:

@@ -11,11 +11,14 @@ from torch.optim import SGD, Adam, Optimizer
 
 from tests.cases import OPTIMIZERS, C, D, InputWeigher, build, stream
 from tests.tutoring import WithoutForwardMode, live_tensors, same
-from tutelage.errors import UnsupportedStudentError
+from tutelage.errors import UnsupportedStudentError, UsageError
+from tutelage.functional.optim import rule_for, settings_of
+from tutelage.functional.student import StudentView
 from tutelage.signals import Lookahead
 from tutelage.signals.products import Alignment, Automatic, DoubleBackward
+from tutelage.signals.signal import CHECK_EVERY
 from tutelage.teachers import LossWeigher
-from tutelage.training.teacher_update import CHECK_EVERY
+from tutelage.training.step_strategy import PlainStep
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Params
 
@@ -210,6 +213,16 @@ def test_a_look_ahead_leaves_no_tensor_behind(name, signal) -> None:
     assert live_tensors() == before
 
 
+def test_a_look_ahead_of_the_last_layer_leaves_no_tensor_behind() -> None:
+    signal = Lookahead(layers="last")
+    tutor = taught(signal, "batch norm")
+    train(tutor, 5)
+    gc.collect()
+    before = live_tensors()
+    train(tutor, signal.check_every)
+    assert live_tensors() == before
+
+
 @pytest.mark.parametrize("name", ["group norm", "batch norm", "attention"])
 def test_a_run_stopped_before_its_judge_came_resumes_bit_for_bit(name: str) -> None:
     def build_tutor() -> Tutor:
@@ -307,6 +320,61 @@ def test_restep_uses_the_students_own_optimiser_and_statistics_once() -> None:
 def test_combinations_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="use mode='online'"):
         Lookahead(mode="restep", evaluate_on="next")
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+@pytest.mark.parametrize("product", [Automatic(), Alignment(), DoubleBackward()], ids=str)
+@pytest.mark.parametrize("name", ["relu network", "batch norm"])
+def test_the_last_layer_alone_is_a_step_whose_other_gradients_are_constants(
+    name, product, optimizer, max_norm
+) -> None:
+    batch, held_out = next(stream(0)), next(stream(1))
+    student = build(name)
+    torch.manual_seed(3)
+    teacher = InputWeigher().double()
+    own = OPTIMIZERS[optimizer](student)
+    rule, view = rule_for(own, max_norm), StudentView(student, own)
+    start = view.snapshot()
+    params = {k: p.detach().requires_grad_() for k, p in start.params.items()}
+    loss = weighed(teacher, batch, loss_of(student, params, batch))
+    *_, layer = (name for name, _ in student.named_children())
+    last = [k for k in params if k.startswith(f"{layer}.")]
+    grads = gradients(loss, params, create_graph=True)
+    grads = {k: g if k in last else g.detach() for k, g in grads.items()}
+    after = rule.update(start, grads, settings_of(own, view.names)).params
+    after = {k: p if k in last else p.detach() for k, p in after.items()}
+    phi: Params = dict(teacher.named_parameters())
+    expected = gradients(loss_of(student, after, held_out).mean(), phi)
+
+    before = clones(teacher)
+    learner, strategy = SGD(teacher.parameters(), lr=1.0), PlainStep(max_norm)
+    signal = Lookahead(product, layers="last")
+    tutor = Tutor(student, own, teacher, learner, signal=signal, step_strategy=strategy)
+    tutor.step(batch, held_out)
+    for now, then, g in zip(clones(teacher), before, expected.values(), strict=True):
+        torch.testing.assert_close(then - now, g, rtol=1e-8, atol=1e-12)
+
+
+def test_the_last_layer_of_a_student_that_has_none_is_refused() -> None:
+    student = nn.Sequential(nn.Flatten(), nn.Conv1d(D, C, 1))
+    with pytest.raises(UsageError, match="Sequential has no linear layer"):
+        taught_by_last(student)
+
+
+def test_a_last_layer_that_is_not_trained_is_refused() -> None:
+    student = build("relu network")
+    *_, layer = student.children()
+    layer.requires_grad_(False)
+    with pytest.raises(UnsupportedStudentError, match="use layers='all'"):
+        taught_by_last(student)
+
+
+def taught_by_last(student: nn.Module) -> Tutor:
+    teacher = InputWeigher().double()
+    learner = SGD(teacher.parameters(), lr=1.0)
+    signal = Lookahead(layers="last")
+    return Tutor(student, SGD(student.parameters(), RATE), teacher, learner, signal=signal)
 
 
 def test_a_change_before_the_next_step_is_refused_in_words_of_one_step() -> None:

@@ -33,9 +33,9 @@ from tutelage.signals import (
     WholeRun,
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
+from tutelage.signals.signal import CHECK_EVERY
 from tutelage.teachers import KeepOrDrop
 from tutelage.training.loops import episodic
-from tutelage.training.teacher_update import CHECK_EVERY
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 

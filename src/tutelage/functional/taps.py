@@ -72,6 +72,17 @@ def tap_width(module: nn.Module, tap: str) -> int:
     return width
 
 
+def last_linear(module: nn.Module) -> str:
+    """The name of the last ``nn.Linear``, in the order of registration."""
+    linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    if not linear or not linear[-1]:
+        raise UsageError(
+            f"{type(module).__name__} has no linear layer among its modules to be the last: "
+            "take all layers."
+        )
+    return linear[-1]
+
+
 def known_width(module: nn.Module, tap: str) -> int | None:
     """The width of a submodule's output, if the layers around it tell.
 

@@ -1,16 +1,19 @@
 """``Lookahead``: the hypergradient through one student step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
 import torch
 
 from tutelage.bilevel import BilevelProblem
+from tutelage.errors import UnsupportedStudentError
+from tutelage.functional.taps import last_linear
 from tutelage.functional.trees import leaves, plus
 from tutelage.signals.facts import facts_of
-from tutelage.signals.products import Automatic, Product
+from tutelage.signals.products import Automatic, DotProducts, Product
 from tutelage.signals.signal import EvaluateOn, OneStep, gradient_of_updated
+from tutelage.teacher import is_attached
 from tutelage.types import (
     Batch,
     Estimate,
@@ -22,6 +25,9 @@ from tutelage.types import (
 )
 
 Mode = Literal["online", "restep", "virtual"]
+Layers = Literal["all", "last"]
+CHECK_LAST_EVERY = 64
+"""``check_every`` of the last layer alone, whose estimates cost a fraction of a pass"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,15 @@ class Lookahead(OneStep):
     step as held-out loss, since its gradient is computed anyway; with ``"plain"`` the steps in
     between, that one included, are taken without the teacher.
 
+    With ``layers="last"`` only the effect on the parameters of the student's last
+    ``nn.Linear`` counts. For teachers that only weigh, the products are read off the real
+    step's own passes, with batch normalisation, too, and the held-out gradient takes little
+    more than a forward pass: cheap enough for a teacher step after every student step. An
+    approximation, which leaves out what the weights do to all other layers.
+
     Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
-    gradient-alignment reward, section 3 (``evaluate_on="next"``).
+    gradient-alignment reward, section 3 (``evaluate_on="next"``). Gradients of the last layer
+    in place of all: Killamsetty et al. 2021, GLISTER.
 
     Note: other modes than ``"virtual"`` see the student's own optimiser, momentum included; the
     two differ in where the held-out gradient is taken. What ``evaluate_on="next"`` leaves out:
@@ -47,18 +60,21 @@ class Lookahead(OneStep):
     teacher prepared is kept as it is.
 
     Raises:
-        ValueError: If mode or evaluate_on is unknown, or they do not go together.
+        ValueError: If mode, evaluate_on or layers is unknown, or the first two do not go
+            together.
     """
 
     product: Product = field(default_factory=Automatic)
     mode: Mode = "online"
     evaluate_on: EvaluateOn = "held-out"
+    layers: Layers = "all"
     steps: int = field(default=1, init=False)
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
             ("mode", self.mode, get_args(Mode)),
             ("evaluate_on", self.evaluate_on, get_args(EvaluateOn)),
+            ("layers", self.layers, get_args(Layers)),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value}.")
@@ -79,29 +95,62 @@ class Lookahead(OneStep):
             reason = "the signal tries each step before it is taken"
             raise ValueError(f"micro_batch={problem.micro_batch} does not work here: {reason}.")
         self.product.check(problem)
+        if (layer := self.recorded_layer(problem)) is not None:
+            params = problem.student.params
+            if not any(p.requires_grad for p in of_layer(params, layer).values()):
+                raise UnsupportedStudentError(
+                    f"layers='last' is about the student's layer '{layer}', of which the "
+                    "optimiser moves no parameter of its own: use layers='all'."
+                )
+
+    @property
+    def check_every(self) -> int:
+        """Windows from one check that costs a pass to the next."""
+        return CHECK_LAST_EVERY if self.layers == "last" else super().check_every
+
+    def recorded_layer(self, problem: BilevelProblem) -> str | None:
+        """The student's module whose passes are recorded; None: all."""
+        return last_linear(problem.student.module) if self.layers == "last" else None
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the step's passes."""
+        if self.layers == "last":  # rows share no batch statistics after it
+            return isinstance(self.product, DotProducts) and not is_attached(problem.teacher)
         return self.product.records(problem)
 
     def __call__(
         self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
-        assert window.start is not None
-        step = window.steps[-1]
+        start, step = window.start, window.steps[-1]
+        assert start is not None
         virtual = self.mode == "virtual"
         end = virtual_step(window) if virtual else window.end
-        evaluation = window.held_out_loss or problem.held_out_gradients(end, phi, held_out)
+        names = step.settings.keys()
+        if (layer := self.recorded_layer(problem)) is not None:
+            names = of_layer(step.settings, layer).keys()
+        evaluation = window.held_out_loss or problem.held_out_gradients(
+            end, phi, held_out, names
+        )
         back = virtual_step_adjoint if virtual else update_adjoint
-        v = back(problem, window, phi, gradient_of_updated(problem, evaluation, step))
-        start, observed = window.start, window.observed
-        mixed = self.product.mixed_of_step(problem, start, phi, step, v, observed)
+        adjoint = gradient_of_updated(problem, evaluation, step.moving(names))
+        if problem.max_norm is None:
+            window = replace(window, steps=(step.moving(names),))
+        else:  # the norm is that of all gradients
+            others = step.settings.keys() - names
+            adjoint |= {k: torch.zeros_like(start.params[k]) for k in others}
+        v = {k: g for k, g in back(problem, window, phi, adjoint).items() if k in names}
+        mixed = self.product.mixed_of_step(problem, start, phi, step, v, window.observed)
         total = {k: torch.zeros_like(p) for k, p in phi.items()} | evaluation.teacher
         facts = facts_of(
             problem, phi, start, step, held_out, several=False, product=self.product
         )
         return Estimate(plus(total, mixed), evaluation.loss, facts)
+
+
+def of_layer(named: Mapping[str, Any], layer: str) -> dict[str, Any]:
+    """What is about the parameters of one module, by name."""
+    return {name: x for name, x in named.items() if name.startswith(f"{layer}.")}
 
 
 def virtual_step(window: Window) -> StudentState:

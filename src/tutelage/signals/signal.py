@@ -13,6 +13,8 @@ from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentSt
 EvaluateOn = Literal["held-out", "next", "plain"]
 """the loss that a step is to lower: of a held-out batch; of the next training step, whose
 gradient is computed anyway; the same, with all other steps taken without the teacher"""
+CHECK_EVERY = 8
+"""``Signal.check_every``, where a signal does not say otherwise"""
 
 
 class Signal:
@@ -30,6 +32,11 @@ class Signal:
     steps: int
     evaluate_on: EvaluateOn = "held-out"
     full_precision: ClassVar[bool] = True
+
+    @property
+    def check_every(self) -> int:
+        """Windows from one check that costs a pass to the next; the first of a run has one."""
+        return CHECK_EVERY
 
     @property
     def takes_tentative_step(self) -> bool:
@@ -111,6 +118,17 @@ class OneStep(Signal):
 
     steps: int = 1
     full_precision: ClassVar[bool] = False
+
+    def recorded_layer(self, problem: BilevelProblem) -> str | None:  # noqa: ARG002 - a hook
+        """The one module of the student whose passes are recorded.
+
+        Args:
+            problem: The student learning under the teacher.
+
+        Returns:
+            By default None: all.
+        """
+        return None
 
     def records(self, problem: BilevelProblem) -> bool:  # noqa: ARG002 - a hook
         """Whether to record the step's passes for per-example products.

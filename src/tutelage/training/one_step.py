@@ -56,7 +56,9 @@ class OneStepUpdater:
         self.problem = problem
         self.student_step = student_step
         self.updater = updater
-        self.recorder = Recorder(problem.student.module)
+        signal, module = updater.signal, problem.student.module
+        layer = signal.recorded_layer(problem) if isinstance(signal, OneStep) else None
+        self.recorder = Recorder(module, layers=None if layer is None else [layer])
         self.pending: Pending | None = None
 
     def observed_passes(

@@ -20,8 +20,6 @@ from tutelage.training.not_finite import reason_of_skip
 from tutelage.types import Batch, Estimate, Params, Window
 
 _LOG = logging.getLogger(__name__)
-CHECK_EVERY = 8
-"""windows from one with costly checks to the next; the first of a run has them"""
 SKIPPED = "A teacher step whose gradient is not finite is skipped, as later ones will be."
 
 
@@ -96,7 +94,7 @@ class TeacherUpdater:
     @property
     def costly_checks(self) -> bool:
         """Whether the next window is checked by another pass through one of its steps."""
-        return self._windows % CHECK_EVERY == 0
+        return self._windows % self.signal.check_every == 0
 
     def due(self, steps: int) -> bool:
         """Whether the next student step is the last of a window."""

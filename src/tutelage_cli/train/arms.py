@@ -44,7 +44,7 @@ from tutelage_cli.data.by_name import read_by_name, values_of
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.names import OLA, OUT_OF_FOLD
+from tutelage_cli.train.names import OLA, OUT_OF_FOLD, USED_BY
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import image_student
 from tutelage_cli.train.texts import Data, student_name, text_student
@@ -138,6 +138,8 @@ def _out_of_fold(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
 
 
 TAUGHT[OUT_OF_FOLD] = Taught(_out_of_fold, Reversible, lr=0.005, decay=2.0)
+LAST_LAYER_EVERY = 2
+"""student steps between two teacher steps through the last layer alone"""
 METRICS = {"log-likelihood": cross_entropy, "expected-accuracy": expected_error}
 
 
@@ -189,7 +191,8 @@ def build_tutor(
         teacher = taught.build(student, train, settings) if teacher is None else teacher
         teacher = teacher.to(device)
     given = settings.teacher_lr
-    if taught.signal is None:
+    signal, every = signal_and_period(arm, settings)
+    if signal is None:
         return Tutor(
             student,
             optimizer,
@@ -203,13 +206,27 @@ def build_tutor(
         optimizer,
         teacher,
         _optimizer(teacher, taught, given),
-        signal=taught.signal(settings.unroll_steps),
-        teacher_every=settings.teacher_every or taught.every,
+        signal=signal,
+        teacher_every=every,
         total_steps=steps,
         objective=taught.objective,
         metric=METRICS[settings.metric],
         seed=seed,
     )
+
+
+def through_last_layer(arm: str, settings: TrainSettings) -> bool:
+    """Whether the teacher's gradient is taken through the student's last layer alone."""
+    return settings.layers == "last" and arm in USED_BY["layers"]
+
+
+def signal_and_period(arm: str, settings: TrainSettings) -> tuple[Signal | None, int]:
+    """The signal of a teacher, and the student steps between two of its steps."""
+    taught = TAUGHT[arm]
+    if through_last_layer(arm, settings):
+        return Lookahead(layers="last"), settings.teacher_every or LAST_LAYER_EVERY
+    signal = None if taught.signal is None else taught.signal(settings.unroll_steps)
+    return signal, settings.teacher_every or taught.every
 
 
 def _optimizer(teacher: nn.Module, taught: Taught, lr: float | None) -> Optimizer:

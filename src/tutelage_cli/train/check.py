@@ -9,7 +9,12 @@ from tutelage.errors import UsageError
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
+from tutelage_cli.train.arms import (
+    build_tutor,
+    device_of,
+    signal_and_period,
+    through_last_layer,
+)
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
 from tutelage_cli.train.freeze import Notify
@@ -113,8 +118,8 @@ def check_device(settings: TrainSettings) -> None:
 def _check_unroll_steps(settings: TrainSettings) -> None:
     # against the defaults of the teachers, which the settings do not know
     for arm in set(settings.taught) & set(USED_BY["unroll_steps"]):
-        every = settings.teacher_every or TAUGHT[arm].every
-        if settings.unroll_steps > every:
+        _, every = signal_and_period(arm, settings)
+        if settings.unroll_steps > every and not through_last_layer(arm, settings):
             raise UsageError(
                 f"--unroll-steps is {settings.unroll_steps}, but {arm} learns after every "
                 f"{every} student steps: give --teacher-every {settings.unroll_steps} or more."

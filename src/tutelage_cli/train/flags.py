@@ -57,6 +57,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "teacher_lr",
         "teacher_every",
         "unroll_steps",
+        "layers",
         "metric",
         "level",
         "tap",

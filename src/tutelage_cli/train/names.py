@@ -53,6 +53,7 @@ USED_BY = {
     "metric": BY_HELD_OUT,
     "teacher_lr": LEARNERS,
     "teacher_every": LEARNERS,
+    "layers": ("margin-loss", "internal-state"),
     "unroll_steps": tuple(name for name in BY_HELD_OUT if name != "loss"),
 }
 """settings and the teachers that use them"""

@@ -212,6 +212,11 @@ class TrainSettings:
     unroll_steps: int = 2
     """Student steps that the teacher's gradient is unrolled over."""
 
+    layers: Literal["all", "last"] = "all"
+    """Layers of the student that the gradient of margin-loss and internal-state is taken
+    through: all, or the last linear one alone over one student step, which costs a fraction;
+    then the teacher learns after every 2 student steps, if not given."""
+
     seeds: int = 3
     """How often every student is trained, with seeds 0, 1, ...; the same for every teacher."""
 
@@ -237,8 +242,14 @@ class TrainSettings:
         _check_rates(self)
         _check_use(self)
         _check_numbers(self)
+        last = self.layers == "last"
+        if last and self.unroll_steps != TrainSettings.unroll_steps:
+            raise UsageError(
+                "--layers last takes the teacher's gradient through one student step: leave "
+                "--unroll-steps out."
+            )
         every = self.unroll_steps if self.teacher_every is None else self.teacher_every
-        if self.unroll_steps > every:
+        if self.unroll_steps > every and not last:
             raise UsageError(
                 f"--unroll-steps is {self.unroll_steps}, but there are only {every} student "
                 "steps between two teacher steps: give --teacher-every "

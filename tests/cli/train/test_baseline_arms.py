@@ -6,6 +6,7 @@ import torch
 from tests.trained import QUICK, content, run
 from tutelage.commentaries import read_card
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
+from tutelage.signals import Lookahead
 from tutelage.teachers import InternalState
 from tutelage_cli.commentary.settings import LEARNT
 from tutelage_cli.config.settings_files import from_plain
@@ -51,6 +52,17 @@ def test_a_held_level_is_that_of_the_teacher(arm, level) -> None:
     teacher = build_tutor(arm, 0, some_images(), settings, 10).teacher
     assert isinstance(teacher, InternalState)
     assert teacher.level == level
+
+
+@pytest.mark.parametrize(("given", "every"), [(None, 2), (1, 1), (7, 7)])
+@pytest.mark.parametrize("arm", USED_BY["layers"])
+def test_the_last_layer_is_that_of_the_signal(arm, given, every) -> None:
+    flags = {"held_out": 3, "layers": "last", "teacher": [arm], "teacher_every": given}
+    updater = build_tutor(
+        arm, 0, some_images(), from_plain(TrainSettings, flags), 10
+    ).teacher_updater
+    assert updater is not None
+    assert (updater.signal, updater.every) == (Lookahead(layers="last"), every)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,8 @@ def test_a_wrong_value_is_told_whatever_is_missing(command, name, value):
         ("commentary export gone --size 0 4", ["size"]),
         ("train gone --out x --log-every 0 --log tensorboard", ["--log-every", "at least 1"]),
         ("train gone --teacher margin-loss --unroll-steps 9", ["--unroll-steps is 9"]),
+        ("train gone --layers last --unroll-steps 3", ["--layers last", "--unroll-steps out"]),
+        ("train gone --layers last --teacher curriculum", ["--layers does nothing"]),
     ],
 )
 def test_so_are_the_settings_of_other_commands(words, parts):

@@ -1,0 +1,76 @@
+"""The figure of accuracy against time of ``benchmarks.teaching_cost``, from stored figures.
+
+python -m benchmarks.teaching_cost_figure
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+import altair as alt
+import numpy as np
+
+from benchmarks.command import Row
+from benchmarks.teaching_cost import CASES
+from papers.framework.figure import line_plot
+from tutelage.storage.atomic_files import write_atomically
+from tutelage_cli.report import styles
+from tutelage_cli.report.interactive import svg
+from tutelage_cli.report.plots import Line
+from tutelage_cli.report.tracks import Track
+
+RESULTS = Path(__file__).parents[1] / "results"
+STORED = RESULTS / "performance" / "teaching_cost-cpu.json"
+FIGURE = STORED.with_name("teaching_cost.svg")
+DEFAULT = "Reversible(2), every 5"
+
+
+def stored_rows() -> list[Row]:
+    """What ``benchmarks.teaching_cost`` measured, and the default signal of the same seeds."""
+    rows: list[Row] = json.loads(STORED.read_text("utf-8"))["results"]
+    return [*rows, *(row for case, checked in CASES.items() for row in _default(case, checked))]
+
+
+def _default(case: str, checked: int) -> list[Row]:
+    file = RESULTS / "pays" / f"mnist5k-flip2-0.4-{checked}.json"
+    return [
+        {
+            "case": case,
+            "variant": DEFAULT,
+            "seed": one["seed"],
+            "accuracy": one["test_accuracy"],
+            "time": one["ratio"],
+        }
+        for one in json.loads(file.read_text("utf-8"))["arms"]["margin-loss"]
+    ]
+
+
+def drawn(rows: Sequence[Row]) -> str:
+    """Mean, lowest and highest accuracy of every way over its mean time, a line for a case."""
+    cases = list(dict.fromkeys(row["case"] for row in rows))
+    looks = styles.arm_styles(cases)
+    lines = [Line(case, looks[case], _track(rows, case)) for case in cases]
+    scale = alt.Scale(domainMin=1, nice=False)
+    x = alt.X("x:Q", title="time, untaught = 1", axis=alt.Axis(format=".1f"), scale=scale)
+    chart = line_plot(lines, x, "test accuracy, %", size=(420, 260), tint=styles.TINT / 2)
+    return svg(alt.concat(chart), "Test accuracy of untaught and taught students over time")
+
+
+def _track(rows: Sequence[Row], case: str) -> Track:
+    ways = list(dict.fromkeys(row["variant"] for row in rows))
+    of = [[row for row in rows if (row["case"], row["variant"]) == (case, way)] for way in ways]
+    of.sort(key=lambda own: fmean(row["time"] for row in own))
+    shares = [[100 * row["accuracy"] for row in own] for own in of]
+    times = [fmean(row["time"] for row in own) for own in of]
+    ends = (np.array([end(own) for own in shares]) for end in (fmean, min, max))
+    return Track(np.array(times), *ends)
+
+
+def main() -> None:
+    """Draw the stored figures."""
+    write_atomically(FIGURE, drawn(stored_rows()).encode())
+
+
+if __name__ == "__main__":
+    main()
