@@ -34,7 +34,7 @@ def stored(name: str) -> Any:
 
 def machine() -> str:
     lines = ["| figures | platform | cores | python | torch |", "|---|---|---|---|---|"]
-    for name in ("hypergradients", "alignment", "augment", "mmel"):
+    for name in ("hypergradients", "alignment", "augment", "mmel", "growth"):
         told = stored(name)["environment"]
         cells = (told[key] for key in ("platform", "cpus", "python", "torch"))
         lines.append(

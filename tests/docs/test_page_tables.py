@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from papers.pays.curve import curves, drawn
+from tests.docs import growth
 from tests.docs.costs import stored
 from tests.docs.measured import ROOT
 from tests.docs.tables import TABLES, marked, page
@@ -34,6 +35,28 @@ def test_curves_over_checked_labels_are_what_was_measured() -> None:
     for data, points in curves(ROOT).items():
         file = ROOT / "results" / "pays" / f"{data}.svg"
         assert file.read_text(encoding="utf-8") == drawn(data, points)
+
+
+def test_the_figure_of_how_costs_grow_is_what_was_measured() -> None:
+    shown = page("performance").read_text(encoding="utf-8")
+    assert f"(../{growth.FIGURE.relative_to(ROOT)})" in shown
+    assert growth.FIGURE.read_text(encoding="utf-8") == growth.figure()
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ((1, 1.01, 0.99, 1.1), "none"),
+        ((1, 1.1, 1.3, 1.6), "slower throughout"),
+        ((1, 1.2, 2.3, 4.7), "linear from 2 on"),
+        ((1, 2.1, 4.1, 8.0), "linear throughout"),
+        ((1, 2.1, 4.5, 9.6), "faster from 1 on"),
+        ((1, 1.5, 3.6, 9.0), "faster from 2 on"),
+    ],
+)
+def test_growth_is_told_from_neighbouring_points(times, said) -> None:
+    points = [{"place": 2**n, "time": time} for n, time in enumerate(times)]
+    assert growth.growth(points) == said
 
 
 def test_the_page_on_hypergradients_says_what_was_measured() -> None:
