@@ -28,6 +28,7 @@ MODULES = {
     "mmel": "benchmarks.mmel",
     "augment": "benchmarks.augment",
     "step_cost": "benchmarks.step_cost",
+    "growth": "benchmarks.growth",
     "left_out_paths": "benchmarks.left_out_paths",
     "teaching_cost": "benchmarks.teaching_cost",
     "students": "benchmarks.students",

@@ -7,6 +7,11 @@ batches of 50, by students that were trained for some epochs on one augmented co
 Printed is the median ratio to a plain step (one copy) with its quartiles, in CPU time of one
 thread; then the distance of the gradient from that of the step with all rows, in parts of the
 latter, as the mean over five other batches; and the share of rows that the backward pass has.
+
+Two kinds draw two copies of each example, by their weights, for an unbiased estimate of the
+gradient of H: by the weights that a pass over all copies without a graph gives, or by those of
+the student one step before, which are given here for nothing and so make the least such a step
+can cost. The latter is unbiased for the old weights alone.
 """
 
 from collections.abc import Iterator
@@ -16,17 +21,18 @@ from statistics import fmean, median, quantiles
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import SGD
 
 from benchmarks.command import Benchmark, Row, main, size
-from papers.framework.cost import interleaved
+from papers.framework.cost import Once, interleaved
 from tutelage.augment import crop_and_flip
 from tutelage.models import TwoBlockCNN
-from tutelage.randomness import seeded
+from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch
+from tutelage.types import Batch, Lesson
 from tutelage_cli.data.batches import Batches, CollateImages
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import limit_rows
@@ -49,12 +55,18 @@ KINDS = {
 }
 
 
+DRAWN = {"H, two drawn": "now", "H, two drawn by the step before": "before"}
+"""by kind, when the weights are from that two copies of each example are drawn by"""
+
+
 class Trained(NamedTuple):
     """A student after some epochs, to start from."""
 
     name: str
     epochs: int
     state: dict[str, Tensor]
+    before: dict[str, Tensor]
+    """one step earlier"""
 
 
 def student(name: str) -> nn.Module:
@@ -116,10 +128,73 @@ def trained(name: str, epochs: int, batches: Batches) -> Trained:
     """
     net = student(name)
     tutor = tutor_of("DA", net)
+    before = {}
     for epoch in range(epochs):
         for batch in batches.epoch(epoch):
+            before = {key: value.clone() for key, value in net.state_dict().items()}
             tutor.step(batch)
-    return Trained(name, epochs, net.state_dict())
+    return Trained(name, epochs, net.state_dict(), before)
+
+
+class Drawing:
+    """Steps on two copies of each example, drawn by weights ``softmax(l)`` over its copies."""
+
+    def __init__(self, kind: str, net: nn.Module, lr: float) -> None:
+        self.now = DRAWN[kind] == "now"
+        self.net = net
+        self.optimizer = SGD(net.parameters(), lr, momentum=0.9, weight_decay=5e-4)
+        self.copies = tutor_of("H", net).teacher.get_submodule("prepares")
+        self.drawn_by: Tensor | None = None
+        self.kept: Lesson | None = None
+
+    def lesson(self, batch: Batch) -> Lesson:
+        """All copies of a batch; those with weights from before were made before, too."""
+        assert isinstance(self.copies, Copies)
+        if self.now or self.kept is None:
+            self.kept = self.copies.prepare(batch)
+        return self.kept
+
+    @torch.no_grad()
+    def weights(self, lesson: Lesson) -> Tensor:
+        """Those of all copies of each example [B, COPIES], by a pass without a graph."""
+        losses = F.cross_entropy(self.net(lesson.inputs), lesson.targets, reduction="none")
+        return losses.view(COPIES, -1).T.softmax(1)
+
+    def step(self, batch: Batch) -> None:
+        """One step of the student; a weight cancels with the probability to be drawn by it."""
+        lesson, examples = self.lesson(batch), len(batch.ids)
+        if self.now or self.drawn_by is None:
+            self.drawn_by = self.weights(lesson)
+        copies = self.drawn_by.multinomial(2, replacement=True)
+        rows = (copies * examples + torch.arange(examples)[:, None]).flatten()
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.net(lesson.inputs[rows]), lesson.targets[rows]).backward()
+        self.optimizer.step()
+
+
+def drawn_gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, float]:
+    """Of one step on two drawn copies from the same start, whose copies are those of ``H``.
+
+    Args:
+        kind: One of ``DRAWN``.
+        start: Where from.
+        batch: The images.
+
+    Returns:
+        The gradient in one row; the share of rows that the backward pass had.
+    """
+    net = student(start.name)
+    net.load_state_dict(start.state)
+    drawing = Drawing(kind, net, lr=0.0)
+    batch = batch._replace(seed=mixed_seed(0, 0))  # that of a tutor's first step
+    if not drawing.now:
+        before = student(start.name)
+        before.load_state_dict(start.before)
+        earlier = Drawing(kind, before, lr=0.0)
+        drawing.drawn_by = earlier.weights(earlier.lesson(batch))
+    drawing.step(batch)
+    found = [p.grad.flatten() for p in net.parameters() if p.grad is not None]
+    return torch.cat(found), 2 / COPIES
 
 
 def gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, float]:
@@ -133,6 +208,8 @@ def gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, float]:
     Returns:
         The gradient in one row; the share of rows that the backward pass had.
     """
+    if kind in DRAWN:
+        return drawn_gradient(kind, start, batch)
     net = student(start.name)
     net.load_state_dict(start.state)
     seen: list[int] = []
@@ -190,17 +267,18 @@ def measured(start: Trained, batches: Batches, rounds: int) -> list[Row]:
     Returns:
         A row for each kind.
     """
-    ready = {}
-    for kind in KINDS:
+    ready: dict[str, Once] = {}
+    for kind in (*KINDS, *DRAWN):
         net = student(start.name)
         net.load_state_dict(start.state)
-        tutor, stream = tutor_of(kind, net, lr=0.0), endless(batches)
-        ready[kind] = lambda tutor=tutor, stream=stream: tutor.step(next(stream))
+        stepping = Drawing(kind, net, 0.0) if kind in DRAWN else tutor_of(kind, net, lr=0.0)
+        stream = endless(batches)
+        ready[kind] = lambda stepping=stepping, stream=stream: stepping.step(next(stream))
         ready[kind]()
     times = interleaved(ready, rounds, CPU)
     some = [b for b, _ in zip(endless(batches), range(5), strict=False)]
     rows: list[Row] = []
-    for kind in KINDS:
+    for kind in ready:
         ratios = [a / b for a, b in zip(times[kind], times["DA"], strict=True)]
         low, _, high = quantiles(ratios, n=4, method="inclusive")
         off, share = error(kind, start, some)
@@ -228,7 +306,7 @@ def line(row: Row) -> str:
     """A kind of step: its time, the error of its gradient, the rows of its backward pass."""
     low, high = row["quartiles"]
     return (
-        f"{row['kind']:20} {row['time']:5.2f} [{low:.2f}, {high:.2f}]"
+        f"{row['kind']:32} {row['time']:5.2f} [{low:.2f}, {high:.2f}]"
         f"  error {row['gradient_error']:.4f}  rows {row['rows_backward']:.2f}"
     )
 

@@ -73,7 +73,7 @@ def _lines(of: Mapping[str, Sequence[str]], series: Mapping[str, Any]) -> list[L
 def line_plot(
     lines: Sequence[Line],
     x: alt.X,
-    label: str,
+    label: str | alt.Y,
     *,
     size: tuple[int, int] = (WIDTH, HEIGHT),
     tint: float = TINT,
@@ -82,7 +82,8 @@ def line_plot(
     """Lines with the band of their seeds, and a legend under them."""
     rows, names = line_rows(lines), [line.name for line in lines]
     kinds = Channels(lines, _legend(names, symbolSize=60, **legend))
-    y = alt.Y("low:Q", title=label, scale=alt.Scale(zero=False))
+    linear = alt.Scale(zero=False)
+    y = alt.Y("low:Q", title=label, scale=linear) if isinstance(label, str) else label
     layers = line_layers(kinds, x, y, tint=tint)
     return alt.layer(*layers, data=_data(rows), width=size[0], height=size[1])
 

@@ -37,7 +37,7 @@ def stored(name: str) -> Any:
 
 def machine() -> str:
     lines = ["| figures | platform | cores | python | torch |", "|---|---|---|---|---|"]
-    for name in ("hypergradients", "alignment", "augment", "mmel", "teaching_cost"):
+    for name in ("hypergradients", "alignment", "augment", "mmel", "teaching_cost", "growth"):
         told = stored(name)["environment"]
         cells = (told[key] for key in ("platform", "cpus", "python", "torch"))
         lines.append(

@@ -1,17 +1,20 @@
-"""Tables between two marks of a page: ``python -m tests.docs.tables`` writes them anew."""
+"""Tables between two marks of a page, and the figure of one that has no recipe.
+
+``python -m tests.docs.tables`` writes them anew.
+"""
 
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import costs, grid, pays, wrong_labels
+from tests.docs import costs, grid, growth, pays, wrong_labels
 from tests.docs.measured import ROOT, gains_table
 from tests.versions import table as versions
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "choose": {"grid": grid.table, "gains": gains_table},
     "inspection": wrong_labels.TABLES,
-    "performance": costs.TABLES,
+    "performance": {**costs.TABLES, "growth": growth.table},
     "pays": {"cells": pays.cells, "decided": pays.decided},
     "versions": {"versions": versions},
 }
@@ -34,6 +37,7 @@ def main() -> None:
             (old,) = marked(table).findall(text)
             text = text.replace(old, draw())
         page(name).write_text(text, encoding="utf-8")
+    growth.FIGURE.write_text(growth.figure(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import torch
 from benchmarks.teaching_cost_figure import FIGURE, stored_rows
 from benchmarks.teaching_cost_figure import drawn as of_teaching
 from papers.pays.curve import curves, drawn
+from tests.docs import growth
 from tests.docs.costs import stored
 from tests.docs.measured import ROOT
 from tests.docs.tables import TABLES, marked, page
@@ -41,6 +42,28 @@ def test_curves_over_checked_labels_are_what_was_measured() -> None:
 def test_the_figure_of_accuracy_against_time_is_what_was_measured() -> None:
     assert FIGURE.read_text(encoding="utf-8") == of_teaching(stored_rows())
     assert f"](../{FIGURE.relative_to(ROOT)})" in page("performance").read_text("utf-8")
+
+
+def test_the_figure_of_how_costs_grow_is_what_was_measured() -> None:
+    shown = page("performance").read_text(encoding="utf-8")
+    assert f"(../{growth.FIGURE.relative_to(ROOT)})" in shown
+    assert growth.FIGURE.read_text(encoding="utf-8") == growth.figure()
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ((1, 1.01, 0.99, 1.1), "none"),
+        ((1, 1.1, 1.3, 1.6), "slower throughout"),
+        ((1, 1.2, 2.3, 4.7), "linear from 2 on"),
+        ((1, 2.1, 4.1, 8.0), "linear throughout"),
+        ((1, 2.1, 4.5, 9.6), "faster from 1 on"),
+        ((1, 1.5, 3.6, 9.0), "faster from 2 on"),
+    ],
+)
+def test_growth_is_told_from_neighbouring_points(times, said) -> None:
+    points = [{"place": 2**n, "time": time} for n, time in enumerate(times)]
+    assert growth.growth(points) == said
 
 
 def test_the_page_on_hypergradients_says_what_was_measured() -> None:
