@@ -1,5 +1,6 @@
 """Cross-fitting in rounds: who is trained on what, and what is made of the predictions."""
 
+import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -20,6 +21,7 @@ from tutelage.crossfit import (
     refined_transitions,
     stratified_folds,
 )
+from tutelage.crossfit.chance import Predicted
 from tutelage.crossfit.fold_settings import TRIED
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
@@ -310,3 +312,35 @@ def test_checked_examples_do_not_outnumber_the_others_of_a_distilled_student() -
 def test_what_are_no_predictions_of_a_fold_is_refused(given, message) -> None:
     with unchecked(), pytest.raises(UsageError, match=message):
         fitted(lambda _: given)
+
+
+def test_plain_students_that_are_hardly_better_than_chance_are_warned_of_once() -> None:
+    # of 30 labels, 10 of each class, 15 are 5 above and 2 standard errors are 5.2
+    for correct in (15, 16):
+        wrong = torch.arange(N) >= correct
+
+        def fit(training: FoldTraining, wrong: Tensor = wrong) -> FoldPredictions:
+            own = training.fold == FOLD
+            plain = training.name.startswith(("trial", "plain"))
+            labels = torch.where(wrong & plain, (GIVEN + 1) % C, GIVEN)[own]
+            return FoldPredictions(likely(labels, 0.6), likely(CHECKED, 0.6))
+
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            result = fitted(fit)
+        assert bool(result.note) == (correct == 15)
+        assert [str(one.message) for one in found] == [
+            "cross_fit: plain students of folds predict 50.0% of 30 given labels that they "
+            "were not trained on, hardly more than the share of the most frequent label, "
+            "33.3%: cross-fitted results mean little. Train for more steps, or with another "
+            "learning rate."
+        ] * (correct == 15)
+
+
+def test_students_that_predict_the_most_frequent_label_alone_are_at_chance() -> None:
+    given = torch.tensor([0] * 90 + [1] * 10)
+    constant = Predicted.of(torch.zeros(100, dtype=torch.int64), given)
+    assert constant == (90, 90, 100)
+    assert not constant.above_chance
+    assert not Predicted(96, 90, 100).above_chance
+    assert Predicted(97, 90, 100).above_chance

@@ -1,5 +1,6 @@
 """Cross-fitting in rounds, by any training loop: plain, corrected and distilled students."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
+from tutelage.crossfit.chance import Predicted, folds_note
 from tutelage.crossfit.checks import require_labels, require_probabilities
 from tutelage.crossfit.fold_settings import (
     SHRINKAGE,
@@ -107,6 +109,8 @@ class CrossFitted(NamedTuple):
     """over the right class of each training example, by the selected stage"""
     accuracy: float
     """of the selected stage on the checked examples, 0..1"""
+    note: str
+    """what asks for caution: that plain students are hardly better than chance; else empty"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +277,7 @@ class FoldStages:
             refined,
             self.posterior(stage, refined),
             float(right.double().mean()),
+            folds_note(Predicted.of(stages[0].train.argmax(1), self.given)),
         )
 
 
@@ -311,10 +316,28 @@ def cross_fit(
         What each stage predicts, the selected one, and the posteriors to train on, in single
         precision.
 
-    Raises:
-        UsageError: If arguments do not fit, a student's predictions are no distributions of
-            its examples, or all trials are not finite.
+    Note: raises ``UsageError`` if arguments do not fit, a student's predictions are no
+    distributions of its examples, or all trials are not finite. Warns where the accuracy of
+    plain students on given labels that they were not trained on is not above the share of the
+    most frequent label by two standard errors: they were then trained for too short, or with a
+    learning rate that does not suit them.
     """
+    found = all_stages(fit, given, folds, checked, rounds=rounds)
+    if found.note:
+        remedy = "Train for more steps, or with another learning rate."
+        warnings.warn(f"cross_fit: {found.note}. {remedy}", stacklevel=2)
+    return found
+
+
+def all_stages(
+    fit: Callable[[FoldTraining], FoldPredictions],
+    given: Tensor,
+    folds: Int64[Tensor, "N"],
+    checked: Tensor,
+    *,
+    rounds: int = 2,
+) -> CrossFitted:
+    """What ``cross_fit`` returns, without a warning."""
     data = _checked_data(given, folds, checked)
     if rounds not in (1, 2):
         raise UsageError(f"rounds is {rounds!r}; allowed: 1 or 2.")

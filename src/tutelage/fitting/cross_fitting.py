@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from tutelage.crossfit import FoldPredictions, FoldTraining, cross_fit, stratified_folds
+from tutelage.crossfit import FoldPredictions, FoldTraining, stratified_folds
+from tutelage.crossfit.stages import all_stages
 from tutelage.data.order import BatchRequest, batch_count, in_order, shuffled
 from tutelage.errors import UsageError, first_line
 from tutelage.fitting.examples import Examples, JoinedExamples
@@ -92,7 +93,7 @@ class CrossFitting:
         )
         seed = mixed_seed(_FOLD, self.settings.seed)
         folds = stratified_folds(given, self.settings.folds, seed=seed)
-        found = cross_fit(fit, given, folds, checked)
+        found = all_stages(fit, given, folds, checked)
         targets = found.posterior if found.selected else F.one_hot(given, self.parts.classes)
         right = F.one_hot(checked, self.parts.classes)
         return CrossFittedLabels(
@@ -101,6 +102,7 @@ class CrossFitting:
             found.accuracy,
             found.decay_factor,
             "" if found.selected else WORSE,
+            found.note,
         )
 
     def _fitted(self, training: FoldTraining, start: dict[str, Any] | None) -> dict[str, Any]:

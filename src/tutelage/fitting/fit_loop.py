@@ -29,6 +29,7 @@ from tutelage.fitting.fit_parts import FitParts
 from tutelage.fitting.fit_state import Checkpoint, FitState
 from tutelage.fitting.result import FitResult
 from tutelage.fitting.settings import FitSettings, not_below_zero
+from tutelage.fitting.too_short import still_falling, too_short
 from tutelage.functional.differentiable import original
 from tutelage.functional.portable_state import load_state, state_of
 from tutelage.losses.objectives import cross_entropy, logits_of
@@ -184,7 +185,9 @@ def fit(
     measured = parts.measured().items()
     accuracies = {name: (_measure(tutor, part)[0], len(part)) for name, part in measured}
     steps = _teacher_steps(tutor)
-    notes = parts.notes(steps, learns=tutor.teacher_updater is not None)
+    at_chance = "" if cross_fitted is None else cross_fitted.at_chance
+    short = too_short(_still_falling(state.history, settings), at_chance)
+    notes = parts.notes(steps, learns=tutor.teacher_updater is not None, short=short)
     found = FitResult(
         student,
         tutor.teacher,
@@ -402,6 +405,14 @@ def _measure(tutor: Tutor, examples: Examples) -> tuple[float, float]:
             right += int(correct_predictions(logits, batch.targets).sum())
             loss += float(cross_entropy(logits, batch.targets).sum())
     return right / len(examples), loss / len(examples)
+
+
+def _still_falling(history: Sequence[dict[str, float | int]], settings: FitSettings) -> str:
+    losses = [entry["train_loss"] for entry in history]
+    chosen = [entry["validation_loss"] for entry in history if "validation_loss" in entry]
+    full = sum(settings.lr_factor(epoch) == 1 for epoch in range(settings.epochs))
+    falling = still_falling(losses, full, chosen or None)
+    return falling and f"the training loss still {falling}"
 
 
 def _teacher_steps(tutor: Tutor) -> int:

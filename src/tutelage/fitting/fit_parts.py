@@ -139,7 +139,7 @@ class FitParts:
             f"{result}"
         )
 
-    def notes(self, steps: int, *, learns: bool) -> tuple[str, ...]:
+    def notes(self, steps: int, *, learns: bool, short: str) -> tuple[str, ...]:
         """What about a run asks for caution."""
         found = [self.missing_classes()]
         if learns and steps < FEW_STEPS:
@@ -149,7 +149,7 @@ class FitParts:
             )
         if self.validation is None and self.checked_examples is None:
             found.append("no example chose the best epoch: it is the last one")
-        return tuple(filter(None, found))
+        return tuple(filter(None, [*found, short]))
 
 
 def _learns(teacher: nn.Module | str | None, checked: Any) -> bool:

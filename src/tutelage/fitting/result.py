@@ -25,6 +25,8 @@ class CrossFittedLabels(NamedTuple):
     """of the student's weights, times that of its optimiser"""
     note: str
     """what asks for caution; empty if nothing does"""
+    at_chance: str = ""
+    """that plain students of folds are hardly better than chance; empty if they are"""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from tutelage.errors import UsageError
@@ -76,6 +77,15 @@ def read(
         raise UsageError(
             f"'{source}' is not a source of data; give one of the words {', '.join(WORDS)}, an "
             "existing folder, .csv or .parquet file, or a Hugging Face data set id such as "
-            "owner/name."
+            f"owner/name.{_named_alike(Path(source))}"
         )
     return load_stored(source, **columns, reading=reading)
+
+
+def _named_alike(path: Path) -> str:
+    """The end of a message about a path that is not there: one beside it that is."""
+    try:
+        close = get_close_matches(path.name, [found.name for found in path.parent.iterdir()])
+    except OSError:
+        return ""
+    return f" Did you mean '{path.parent / close[0]}'?" if close else ""

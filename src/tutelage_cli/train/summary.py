@@ -5,14 +5,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import torch
+
+from tutelage.crossfit.chance import Predicted, folds_note
+from tutelage.fitting.too_short import still_falling
 from tutelage_cli.report import Arm, Curve
+from tutelage_cli.train.controls.folds import held_back
 from tutelage_cli.train.controls.rates import chosen_rate
-from tutelage_cli.train.job_files import read_history, read_result
+from tutelage_cli.train.job_files import read_example_table, read_history, read_result
 from tutelage_cli.train.material import Material
 from tutelage_cli.train.names import CONTROLS, TAUGHT_BY
 from tutelage_cli.train.policies import describe_policy, learned_policies
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import Job
+from tutelage_cli.train.student_training import HELD_OUT_KEY, Job, learning_rate
 from tutelage_cli.train.texts import kind
 from tutelage_cli.train.verdict import verdict
 
@@ -31,6 +36,7 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
         for result, base in zip(results, untaught, strict=True):
             result["ratio"] = result["seconds"] / base["seconds"]
     lines = verdict(arms)
+    lines[1:1] = filter(None, [_too_short(run, settings, len(material.train.classes))])
     for arm, results in arms.items():
         lines += describe_weights(arm, results)
         jobs = [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
@@ -40,6 +46,32 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
         jobs = [Job(run, "untaught", seed, settings) for seed in range(settings.seeds)]
         facts["lr"] = [chosen_rate(job) for job in jobs]
     return {"data": facts, "arms": arms, "verdict": lines}
+
+
+def _too_short(run: Path, settings: TrainSettings, classes: int) -> str:
+    """A line on a run that was too short; empty where nothing shows that."""
+    jobs = [Job(run, "untaught", seed, settings) for seed in range(settings.seeds)]
+    each_epoch = list(zip(*map(read_history, jobs), strict=True))
+    losses = [fmean(entry["train_loss"] for entry in of) for of in each_epoch]
+    known = all(HELD_OUT_KEY in entry for of in each_epoch for entry in of)
+    held_out = [-fmean(entry[HELD_OUT_KEY] for entry in of) for of in each_epoch * known]
+    full = sum(learning_rate(settings, n) == settings.lr for n in range(settings.epochs))
+    falling = still_falling(losses, full, held_out or None)
+    folds = _pooled([found for job in jobs if (found := held_back(job)) is not None])
+    tables = [read_example_table(job, None, classes) for job in jobs]
+    own = [Predicted.of(*map(torch.tensor, (t["predicted"], t["given"]))) for t in tables]
+    signs = (
+        _pooled(own).note("untaught students"),
+        falling and f"the training loss of untaught students still {falling}",
+        folds_note(folds) if folds.rows else "",
+    )
+    found = "; and ".join(filter(None, signs))
+    advice = "Give more --epochs, or another --lr."
+    return f"Perhaps too short: {found}. {advice}" if found else ""
+
+
+def _pooled(each: Sequence[Predicted]) -> Predicted:
+    return Predicted(*(sum(one[place] for one in each) for place in range(3)))
 
 
 def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]:

@@ -4,8 +4,11 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-HALF_LIFE = 20.0
-"""seconds after which an observation of the speed counts half"""
+HALF_LIFE = 30.0
+"""seconds after which an observation of the speed counts half; after twice as many the estimate
+has followed a change of the load"""
+SHARE = 1 / 20
+"""of the time so far: the half-life where that is more"""
 TRUSTED = 10.0
 """seconds of work that the expected speed counts as"""
 
@@ -32,7 +35,8 @@ class TimeLeft:
     ) -> None:
         self._stages, self._workers = stages, workers
         self._done: dict[Any, float] = {}
-        self._now: float | None = None
+        self._start: float | None = None
+        self._now = 0.0
         self._begun = False  # workers take a while to start
         self._spent, self._worked = trust, trust  # seconds taken, and seconds expected for it
 
@@ -43,7 +47,9 @@ class TimeLeft:
             now: Seconds on any clock.
             done: The share of every student that is done, in 0..1.
         """
-        if self._now is not None:
+        if self._start is None:
+            self._start = now
+        else:
             worked = sum(
                 cost * max(0.0, done.get(job, 0.0) - self._done.get(job, 0.0))
                 for stage in self._stages
@@ -51,7 +57,8 @@ class TimeLeft:
             )
             self._begun |= worked > 0
             spent = (now - self._now) * self._busy() if self._begun else 0.0
-            fade = 0.5 ** ((now - self._now) / HALF_LIFE) if self._begun else 1.0
+            half_life = max(HALF_LIFE, SHARE * (now - self._start))
+            fade = 0.5 ** ((now - self._now) / half_life) if self._begun else 1.0
             self._spent = fade * self._spent + spent
             self._worked = fade * self._worked + worked
         self._now, self._done = now, dict(done)

@@ -118,6 +118,14 @@ def test_what_is_nothing_names_the_kinds_allowed(source):
         load(source)
 
 
+def test_a_path_that_is_nearly_right_is_named(tmp_path):
+    class_folders(tmp_path / "my-images")
+    with pytest.raises(UsageError, match=rf"Did you mean '{tmp_path}/my-images'\?$"):
+        load(str(tmp_path / "my-image") + "/")
+    with pytest.raises(UsageError, match=r"owner/name\.$"):
+        load(str(tmp_path / "nothing" / "alike") + "/")
+
+
 def test_an_id_goes_to_the_hub_with_its_configuration(monkeypatch):
     asked = []
 

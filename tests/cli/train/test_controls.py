@@ -33,6 +33,7 @@ from tests.trained import (
 from tests.trained import lines as history
 from tutelage.commentaries import load_commentary
 from tutelage.crossfit import stratified_folds
+from tutelage.crossfit.chance import Predicted
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
@@ -694,6 +695,13 @@ def test_damaged_predictions_of_a_fold_are_told_in_one_line(
     shutil.rmtree(file.parent)
     assert run("train", "--resume", out).code == 0
     assert_same_run(controlled, out)
+
+
+def test_how_folds_predict_given_labels_is_recorded(data) -> None:
+    predictions = read_out_of_fold(data.job, PLAIN, data.material).train
+    wanted = Predicted.of(predictions.argmax(1), data.material.train.labels)
+    assert folds.held_back(data.job) == wanted
+    assert 0 < wanted.correct < wanted.rows
 
 
 @pytest.mark.usefixtures("report_in_a_word")

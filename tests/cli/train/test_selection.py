@@ -105,7 +105,7 @@ def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> No
 
 def test_given_labels_are_trained_on_where_plain_folds_are_better(monkeypatch) -> None:
     nothing, made = torch.empty(0), []
-    chosen = CrossFitted((), 0, TRIED[0], 1.0, nothing, nothing, 1.0)
+    chosen = CrossFitted((), 0, TRIED[0], 1.0, nothing, nothing, 1.0, "")
     labels = SimpleNamespace(train=SimpleNamespace(labels=nothing))
     monkeypatch.setattr(plans, "select", lambda _: (chosen, 5.0))
     monkeypatch.setattr(plans, "_with_decay_of_folds", lambda job, _: job + 1)

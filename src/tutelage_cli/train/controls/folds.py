@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tutelage.crossfit import FoldPredictions, StagePredictions, stratified_folds
+from tutelage.crossfit.chance import Predicted
 from tutelage.crossfit.fold_settings import (
     STRONGER,
     TRIED,
@@ -27,6 +29,7 @@ from tutelage.storage.checkpoint import digest, name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
@@ -46,6 +49,8 @@ PREDICTIONS = "out-of-fold.npz"
 LEAST_SINGULAR = 0.25
 """the least singular value of transitions that fresh students are corrected by"""
 KEY = "log_likelihood"
+CORRECT, COUNTS = "correct", "given_counts"
+"""of a fold's given labels: how many its student predicts, and how many there are of each"""
 _PART = 12
 """keeps the seeds of these folds apart from others"""
 
@@ -143,12 +148,26 @@ def write_out_of_fold(
 ) -> None:
     """Write what a fold's student predicts, and its result."""
     own_fold = folds_of(material, job) == fold_of(job)
-    ours = probabilities(tutor, streams.train)[own_fold].numpy()
+    ours, given = probabilities(tutor, streams.train)[own_fold], material.train.labels[own_fold]
     checked = probabilities(tutor, streams.held_out).numpy()
     content = np.array(content_digest(material))
     with atomic_path(job.folder / PREDICTIONS) as part, part.open("wb") as file:
-        np.savez(file, train=ours, checked=checked, content=content)
-    write_json(job.folder / "result.json", {"seconds": seconds})
+        np.savez(file, train=ours.numpy(), checked=checked, content=content)
+    correct, counts = int((ours.argmax(1) == given).sum()), given.bincount().tolist()
+    result = {"seconds": seconds, CORRECT: correct, COUNTS: counts}
+    write_json(job.folder / "result.json", result)
+
+
+def held_back(job: Job) -> Predicted | None:
+    """How plain students of folds predict given labels; None where that is not recorded."""
+    jobs = fold_jobs(job, PLAIN)
+    if not all(exists(one.folder / "result.json") for one in jobs):
+        return None
+    results = [_result(one) for one in jobs]
+    if not all({CORRECT, COUNTS} <= result.keys() for result in results):
+        return None  # of an earlier release
+    counts = [sum(of) for of in zip_longest(*(r[COUNTS] for r in results), fillvalue=0)]
+    return Predicted(sum(result[CORRECT] for result in results), max(counts), sum(counts))
 
 
 def read_out_of_fold(job: Job, arm: str, material: Material) -> StagePredictions:
@@ -206,7 +225,9 @@ def _result(job: Job, *names: str) -> dict[str, Any]:
         diverged = KEY in result and result[KEY] is None
         if not diverged and any(result.get(key) != of for key, of in expected.items()):
             raise ValueError("it was trained with settings of another version")
-        return {name: result[name] for name in names}
+        if missing := [name for name in names if name not in result]:
+            raise ValueError(f"it lacks {missing[0]}")
+        return result
 
 
 def content_digest(material: Material) -> str:
