@@ -53,7 +53,7 @@ from tutelage.teachers import (
     WorstCase,
 )
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson, Observation
+from tutelage.types import Batch, Observation, PreparedBatch
 from tutelage_cli.inspect.combined import combined
 from tutelage_cli.inspect.example_tables import ExampleTable
 
@@ -189,9 +189,9 @@ class WeightTable(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(torch.zeros(examples))
 
-    def weigh(self, lesson: Lesson, _: Observation) -> Tensor:
+    def weigh(self, prepared: PreparedBatch, _: Observation) -> Tensor:
         """Look weights [L] up."""
-        return self.logits[lesson.ids].sigmoid()
+        return self.logits[prepared.ids].sigmoid()
 
 
 def weight_table(examples: int) -> Point:

@@ -32,7 +32,7 @@ from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.training.tutor import Tutor
-from tutelage.types import Batch, Lesson
+from tutelage.types import Batch, PreparedBatch
 from tutelage_cli.data.batches import Batches, CollateImages
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import limit_rows
@@ -145,9 +145,9 @@ class Drawing:
         self.optimizer = SGD(net.parameters(), lr, momentum=0.9, weight_decay=5e-4)
         self.copies = tutor_of("H", net).teacher.get_submodule("prepares")
         self.drawn_by: Tensor | None = None
-        self.kept: Lesson | None = None
+        self.kept: PreparedBatch | None = None
 
-    def lesson(self, batch: Batch) -> Lesson:
+    def prepared(self, batch: Batch) -> PreparedBatch:
         """All copies of a batch; those with weights from before were made before, too."""
         assert isinstance(self.copies, Copies)
         if self.now or self.kept is None:
@@ -155,20 +155,20 @@ class Drawing:
         return self.kept
 
     @torch.no_grad()
-    def weights(self, lesson: Lesson) -> Tensor:
+    def weights(self, prepared: PreparedBatch) -> Tensor:
         """Those of all copies of each example [B, COPIES], by a pass without a graph."""
-        losses = F.cross_entropy(self.net(lesson.inputs), lesson.targets, reduction="none")
+        losses = F.cross_entropy(self.net(prepared.inputs), prepared.targets, reduction="none")
         return losses.view(COPIES, -1).T.softmax(1)
 
     def step(self, batch: Batch) -> None:
         """One step of the student; a weight cancels with the probability to be drawn by it."""
-        lesson, examples = self.lesson(batch), len(batch.ids)
+        prepared, examples = self.prepared(batch), len(batch.ids)
         if self.now or self.drawn_by is None:
-            self.drawn_by = self.weights(lesson)
+            self.drawn_by = self.weights(prepared)
         copies = self.drawn_by.multinomial(2, replacement=True)
         rows = (copies * examples + torch.arange(examples)[:, None]).flatten()
         self.optimizer.zero_grad()
-        F.cross_entropy(self.net(lesson.inputs[rows]), lesson.targets[rows]).backward()
+        F.cross_entropy(self.net(prepared.inputs[rows]), prepared.targets[rows]).backward()
         self.optimizer.step()
 
 
@@ -191,7 +191,7 @@ def drawn_gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, flo
         before = student(start.name)
         before.load_state_dict(start.before)
         earlier = Drawing(kind, before, lr=0.0)
-        drawing.drawn_by = earlier.weights(earlier.lesson(batch))
+        drawing.drawn_by = earlier.weights(earlier.prepared(batch))
     drawing.step(batch)
     found = [p.grad.flatten() for p in net.parameters() if p.grad is not None]
     return torch.cat(found), 2 / COPIES
