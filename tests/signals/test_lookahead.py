@@ -356,6 +356,22 @@ def test_the_last_layer_alone_is_a_step_whose_other_gradients_are_constants(
         torch.testing.assert_close(then - now, g, rtol=1e-8, atol=1e-12)
 
 
+def test_batch_statistics_after_the_last_layer_count() -> None:
+    moved = []
+    for product in (Automatic(), DoubleBackward()):
+        torch.manual_seed(0)
+        student = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3), nn.BatchNorm1d(3))
+        own = OPTIMIZERS["momentum"](student.double())
+        torch.manual_seed(3)
+        teacher = InputWeigher().double()
+        signal = Lookahead(product, layers="last")
+        tutor = Tutor(student, own, teacher, SGD(teacher.parameters(), lr=1.0), signal=signal)
+        tutor.step(next(stream(0)), next(stream(1)))
+        moved.append(clones(teacher))
+    for one, other in zip(*moved, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-12)
+
+
 def test_the_last_layer_of_a_student_that_has_none_is_refused() -> None:
     student = nn.Sequential(nn.Flatten(), nn.Conv1d(D, C, 1))
     with pytest.raises(UsageError, match="Sequential has no linear layer"):

@@ -32,8 +32,8 @@ from tutelage.validation.shapes import described, kind
 
 ALLOWED = "FoldPredictions, probabilities of the fold's examples and of the checked ones"
 DIVERGED = (
-    "All students of the first fold diverged. Lower the learning rate, and scale inputs to "
-    "about -1..1."
+    "All students of the first fold that try settings diverged. Lower the learning rate, and "
+    "scale inputs to about -1..1."
 )
 
 
@@ -63,7 +63,7 @@ class FoldTraining(NamedTuple):
     @property
     def is_trial(self) -> bool:
         """Whether it tries settings, and may diverge."""
-        return self.name.startswith("trial")
+        return self.name.startswith(("trial", "distilled-trial"))
 
     @property
     def is_start(self) -> bool:
@@ -199,11 +199,14 @@ class FoldStages:
     ) -> FoldSettings:
         """The settings of distilled students, by predictions of the checked examples.
 
-        They are the first of those tried, unless others predict better by more than two
-        standard errors of the paired differences.
+        They are the first of those tried that did not diverge, unless others predict better by
+        more than two standard errors of the paired differences.
         """
+        finite = {of: p for of, p in tried.items() if bool(p.isfinite().all())}
+        if not finite:
+            raise UsageError(DIVERGED)
         (chosen, first), *others = [
-            (settings, calibrated(p, self.checked)) for settings, p in tried.items()
+            (of, calibrated(p, self.checked)) for of, p in finite.items()
         ]
         return next((settings for settings, each in others if worse(first, each)), chosen)
 
@@ -373,8 +376,9 @@ def all_stages(
     stages = [plain, data.joined([*map(predicted, data.trainings(settings, [plain]))])]
     decay_factor = settings.decay_factor
     if rounds > 1:
-        trials = data.distilled_trials(settings, stages)
-        last = data.distilled_choice({one.settings: predicted(one).checked for one in trials})
+        trials, last = data.distilled_trials(settings, stages), settings
+        if len(trials) > 1:
+            last = data.distilled_choice({one.settings: fitted(one).checked for one in trials})
         decay_factor = last.decay_factor
         stages.append(data.joined([*map(predicted, data.trainings(last, stages))]))
     return data.result(settings, decay_factor, stages)

@@ -100,6 +100,13 @@ def uses_batch_statistics(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
+def statistics_after(module: nn.Module, name: str) -> bool:
+    """Whether a layer with batch statistics is registered after a submodule."""
+    names = [at for at, _ in module.named_modules()]
+    later = names[names.index(name) + 1 :]
+    return any(uses_batch_statistics(module.get_submodule(at)) for at in later)
+
+
 def scales_by_frequency(module: nn.Module) -> bool:
     """Whether an embedding divides its gradient by token frequency."""
     return isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.scale_grad_by_freq

@@ -10,6 +10,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.taps import last_linear
 from tutelage.functional.trees import leaves, plus
+from tutelage.per_example.units import statistics_after
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, DotProducts, Product
 from tutelage.signals.signal import EvaluateOn, OneStep, gradient_of_updated
@@ -46,9 +47,10 @@ class Lookahead(OneStep):
 
     With ``layers="last"`` only the effect on the parameters of the student's last
     ``nn.Linear`` counts. For teachers that only weigh, the products are read off the real
-    step's own passes, with batch normalisation, too, and the held-out gradient takes little
-    more than a forward pass: cheap enough for a teacher step after every student step. An
-    approximation, which leaves out what the weights do to all other layers.
+    step's own passes, unless a layer with batch statistics is registered after it, and the
+    held-out gradient takes little more than a forward pass: cheap enough for a teacher step
+    after every student step. An approximation, which leaves out what the weights do to all
+    other layers.
 
     Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
     gradient-alignment reward, section 3 (``evaluate_on="next"``). Gradients of the last layer
@@ -114,9 +116,10 @@ class Lookahead(OneStep):
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the step's passes."""
-        if self.layers == "last":  # rows share no batch statistics after it
-            return isinstance(self.product, DotProducts) and not is_attached(problem.teacher)
-        return self.product.records(problem)
+        layer = self.recorded_layer(problem)
+        if layer is None or statistics_after(problem.student.module, layer):
+            return self.product.records(problem)
+        return isinstance(self.product, DotProducts) and not is_attached(problem.teacher)
 
     def __call__(
         self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch

@@ -82,7 +82,8 @@ def _kinds(job: Job) -> list[str]:
     def finished(kind: str) -> bool:
         return all(exists(one.folder / "result.json") for one in fold_jobs(job, kind))
 
-    return [kind for kind in (*COUNTING, DISTILLED) if finished(kind)]
+    counting = [kind for kind in COUNTING if finished(kind)]
+    return [*counting, DISTILLED] if counting and finished(DISTILLED) else counting
 
 
 def _labels_of(job: Job) -> tuple[ClassNames, Material, np.ndarray]:

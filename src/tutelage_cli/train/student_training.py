@@ -22,7 +22,12 @@ from tutelage.training.forward import StepResult
 from tutelage.training.tutor import Tutor
 from tutelage_cli.runner.trackers import open_log
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.controls.folds import TRIALS, write_out_of_fold, write_trial_result
+from tutelage_cli.train.controls.folds import (
+    DISTILLED_TRIALS,
+    TRIALS,
+    write_out_of_fold,
+    write_trial_result,
+)
 from tutelage_cli.train.controls.plans import plan_of
 from tutelage_cli.train.controls.rates import (
     RATES,
@@ -81,10 +86,11 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
             return False
         _write_history(job, state)
     except DivergedError:
-        if job.arm not in (RATES, TRIALS):
+        if job.arm not in (RATES, TRIALS, DISTILLED_TRIALS):
             raise
-        write_rate_result(job, None, state.seconds)
-        return True
+        if job.arm != DISTILLED_TRIALS:
+            write_rate_result(job, None, state.seconds)
+            return True
     _write_results(job, plan, streams, material, state)
     return True
 

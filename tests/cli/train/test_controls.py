@@ -437,7 +437,10 @@ def test_weight_decays_are_tried_on_posteriors_without_a_checked_example(data) -
     others = (folds_of(data.material, data.job) != 0).nonzero()[:, 0]
     targets = posteriors(data, "corrected-folds")[others]
     decay_factor, tried = chosen_settings(data.job).decay_factor, []
-    for place, factor in enumerate(sorted({decay_factor, max(1, decay_factor / 4)})[::-1]):
+    factors = sorted({decay_factor, max(1, decay_factor / 4)})[::-1]
+    if len(factors) == 1:
+        pytest.skip("the plain students have the decay of the run: nothing is tried")
+    for place, factor in enumerate(factors):
         job = data.job.with_arm("distilled-trials", place)
         model = build_student("cnn", classes=3, channels=1, size=16, seed=fold_seed(job))
         feed = batches(data, train.rows(others))

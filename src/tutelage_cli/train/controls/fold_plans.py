@@ -68,9 +68,9 @@ def _of_distilled_trial(inputs: ControlInputs) -> TrainingPlan:
     job, data = inputs.job, fold_stages_of(inputs.material, inputs.job)
     assert job.fold is not None
     trials = data.distilled_trials(chosen_settings(job), _before(inputs, DISTILLED))
-    if job.fold < len(trials):
+    if len(trials) > 1:
         return _plan_of(inputs, trials[job.fold])
-    return replace(_plan_of(inputs, trials[0]), rates=())  # nothing more to try
+    return replace(_plan_of(inputs, trials[0]), rates=())  # nothing to try
 
 
 def _before(inputs: ControlInputs, arm: str) -> list[StagePredictions]:
