@@ -172,17 +172,8 @@ class Drawing:
         self.optimizer.step()
 
 
-def drawn_gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, float]:
-    """Of one step on two drawn copies from the same start, whose copies are those of ``H``.
-
-    Args:
-        kind: One of ``DRAWN``.
-        start: Where from.
-        batch: The images.
-
-    Returns:
-        The gradient in one row; the share of rows that the backward pass had.
-    """
+def _drawn_gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, float]:
+    # of one step on two drawn copies, which are among those of H
     net = student(start.name)
     net.load_state_dict(start.state)
     drawing = Drawing(kind, net, lr=0.0)
@@ -201,7 +192,7 @@ def gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, float]:
     """Of one step from the same start.
 
     Args:
-        kind: One of ``KINDS``.
+        kind: One of ``KINDS`` or ``DRAWN``.
         start: Where from.
         batch: The images.
 
@@ -209,7 +200,7 @@ def gradient(kind: str, start: Trained, batch: Batch) -> tuple[Tensor, float]:
         The gradient in one row; the share of rows that the backward pass had.
     """
     if kind in DRAWN:
-        return drawn_gradient(kind, start, batch)
+        return _drawn_gradient(kind, start, batch)
     net = student(start.name)
     net.load_state_dict(start.state)
     seen: list[int] = []

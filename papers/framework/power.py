@@ -21,9 +21,9 @@ MOST_SEEDS, MOST_HOURS = 1000, 72
 """beyond either a comparison cannot be decided here"""
 SIZE_RULE = (
     "Where the 90% interval holds 0, and lies below half of the difference that the paper "
-    f'prints, the verdict is "{SMALLER}": which side of 0 the difference is on is undecided, '
-    "and one of the printed size is excluded. (This rule was added when the results at mini "
-    "were known.)"
+    f'prints, both less the margin, the verdict is "{SMALLER}": which side of 0 it is on is '
+    "undecided, and the printed size is excluded. (This rule was added when the results at "
+    "mini were known.)"
 )
 CORES = 2  # that hours are counted on, a job on each
 PAPERS, SEEN = "the paper's", "seen here"

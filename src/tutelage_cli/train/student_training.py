@@ -86,11 +86,11 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
             return False
         _write_history(job, state)
     except DivergedError:
-        if job.arm not in (RATES, TRIALS, DISTILLED_TRIALS):
-            raise
-        if job.arm != DISTILLED_TRIALS:
+        if job.arm in (RATES, TRIALS):
             write_rate_result(job, None, state.seconds)
             return True
+        if job.arm != DISTILLED_TRIALS:
+            raise
     _write_results(job, plan, streams, material, state)
     return True
 

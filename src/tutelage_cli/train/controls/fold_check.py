@@ -5,10 +5,8 @@ from collections.abc import Container, Iterable
 from tutelage.errors import UsageError, first_line
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.controls.folds import (
-    CORRECTED,
-    DISTILLED,
     DISTILLED_TRIALS,
-    PLAIN,
+    STAGES,
     TRIALS,
     content_digest,
     distilled_trial_jobs,
@@ -20,7 +18,7 @@ from tutelage_cli.train.controls.folds import (
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material
 
-OF_FOLDS = (TRIALS, PLAIN, CORRECTED, DISTILLED_TRIALS, DISTILLED)
+OF_FOLDS = (TRIALS, DISTILLED_TRIALS, *STAGES)
 """the students of folds"""
 
 
@@ -38,7 +36,7 @@ def check_folds(
     for job, material in seeds:
         content = content_digest(material)
         jobs = trial_jobs(job, stronger=True) + distilled_trial_jobs(job)
-        jobs += [one for arm in (PLAIN, CORRECTED, DISTILLED) for one in fold_jobs(job, arm)]
+        jobs += [one for arm in STAGES for one in fold_jobs(job, arm)]
         for one in (one for one in jobs if exists(one.folder / "result.json")):
             finished.append(one)
             try:
