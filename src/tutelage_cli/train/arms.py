@@ -16,7 +16,7 @@ from tutelage.augment import (
 )
 from tutelage.commentaries import load_commentary
 from tutelage.errors import UsageError
-from tutelage.functional.taps import known_width
+from tutelage.functional.taps import has_last_linear, known_width
 from tutelage.losses.objectives import Objective, cross_entropy, expected_error
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage.models import TwoBlockCNN, default_tap
@@ -45,7 +45,7 @@ from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.names import OLA, OUT_OF_FOLD, USED_BY
-from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.settings import UNROLL_STEPS, TrainSettings
 from tutelage_cli.train.students import image_student
 from tutelage_cli.train.texts import Data, student_name, text_student
 
@@ -75,7 +75,9 @@ def _require_images(data: Data, teacher: str) -> ImageSet:
 
 
 def _margin_loss(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
-    return MarginLoss(student, len(data.classes), level=settings.level)
+    last = learns_through_last_layer("margin-loss", settings, student)
+    level = settings.level or ("centred" if last else "free")
+    return MarginLoss(student, len(data.classes), level=level)
 
 
 def _internal_state(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
@@ -85,7 +87,9 @@ def _internal_state(student: nn.Module, data: Data, settings: TrainSettings) -> 
             f"The width of tap '{tap}' cannot be read off {student_name(settings, data)}. "
             "Give --tap a module that is linear or feeds the last linear layer, or none."
         )
-    return InternalState(student, classes=len(data.classes), tap=tap, level=settings.level)
+    return InternalState(
+        student, classes=len(data.classes), tap=tap, level=settings.level or "free"
+    )
 
 
 def _curriculum(_: nn.Module, data: Data, __: TrainSettings) -> nn.Module:
@@ -191,7 +195,7 @@ def build_tutor(
         teacher = taught.build(student, train, settings) if teacher is None else teacher
         teacher = teacher.to(device)
     given = settings.teacher_lr
-    signal, every = signal_and_period(arm, settings)
+    signal, every = signal_and_period(arm, settings, student)
     if signal is None:
         return Tutor(
             student,
@@ -215,18 +219,31 @@ def build_tutor(
     )
 
 
-def through_last_layer(arm: str, settings: TrainSettings) -> bool:
+def learns_through_last_layer(arm: str, settings: TrainSettings, student: nn.Module) -> bool:
     """Whether the teacher's gradient is taken through the student's last layer alone."""
+    if settings.layers is None:
+        default = arm == "margin-loss" and settings.unroll_steps is None
+        return default and has_last_linear(student)
     return settings.layers == "last" and arm in USED_BY["layers"]
 
 
-def signal_and_period(arm: str, settings: TrainSettings) -> tuple[Signal | None, int]:
+def signal_and_period(
+    arm: str, settings: TrainSettings, student: nn.Module
+) -> tuple[Signal | None, int]:
     """The signal of a teacher, and the student steps between two of its steps."""
     taught = TAUGHT[arm]
-    if through_last_layer(arm, settings):
+    if learns_through_last_layer(arm, settings, student):
         return Lookahead(layers="last"), settings.teacher_every or LAST_LAYER_EVERY
-    signal = None if taught.signal is None else taught.signal(settings.unroll_steps)
-    return signal, settings.teacher_every or taught.every
+    every, unroll = settings.teacher_every or taught.every, settings.unroll_steps
+    if arm in USED_BY["unroll_steps"] and (unroll or UNROLL_STEPS) > every:
+        what = "is" if unroll is not None else "is by default"
+        unroll = unroll or UNROLL_STEPS
+        raise UsageError(
+            f"--unroll-steps {what} {unroll}, but {arm} learns after every {every} student "
+            f"steps: give --teacher-every {unroll} or more."
+        )
+    signal = None if taught.signal is None else taught.signal(unroll or UNROLL_STEPS)
+    return signal, every
 
 
 def _optimizer(teacher: nn.Module, taught: Taught, lr: float | None) -> Optimizer:

@@ -6,14 +6,13 @@ import re
 import torch
 
 from tutelage.errors import UsageError
+from tutelage.functional.taps import has_last_linear
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import (
     build_tutor,
     device_of,
-    signal_and_period,
-    through_last_layer,
 )
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
@@ -28,8 +27,8 @@ from tutelage_cli.train.material import (
     seed_material,
     with_notes,
 )
-from tutelage_cli.train.names import CONTROLS, USED_BY
-from tutelage_cli.train.settings import TrainSettings
+from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.settings import UNROLL_STEPS, TrainSettings
 from tutelage_cli.train.step_seconds import seconds_of_step
 from tutelage_cli.train.texts import kind, student_name
 
@@ -52,7 +51,6 @@ def check(
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
     check_device(settings)
-    _check_unroll_steps(settings)
     source = read_source(settings, notify)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
@@ -61,6 +59,8 @@ def check(
     for arm in settings.arms:
         if arm not in CONTROLS:  # these train the untaught student on as many examples
             tutor = _check_arm(arm, settings, material, streams)
+            if line := _through_all_layers(arm, settings, material, tutor):
+                notify(line)
             if line := few_teacher_steps(arm, tutor, len(streams.train) * settings.epochs):
                 notify(line)
             if seconds is not None:
@@ -69,6 +69,18 @@ def check(
         return source
     notify(line)
     return with_notes(source, line)
+
+
+def _through_all_layers(
+    arm: str, settings: TrainSettings, material: Material, tutor: Tutor
+) -> str:
+    default = settings.layers is None and settings.unroll_steps is None
+    if arm != "margin-loss" or not default or has_last_linear(tutor.student):
+        return ""
+    return (
+        f"{student_name(settings, material.train)} has no linear layer in another module to be "
+        f"the last: {arm} learns through all layers, which takes longer."
+    )
 
 
 def few_teacher_steps(arm: str, tutor: Tutor, steps: int) -> str:
@@ -113,17 +125,6 @@ def check_device(settings: TrainSettings) -> None:
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("--device is cuda, but no GPU can be used here: give cpu or auto.")
-
-
-def _check_unroll_steps(settings: TrainSettings) -> None:
-    # against the defaults of the teachers, which the settings do not know
-    for arm in set(settings.taught) & set(USED_BY["unroll_steps"]):
-        _, every = signal_and_period(arm, settings)
-        if settings.unroll_steps > every and not through_last_layer(arm, settings):
-            raise UsageError(
-                f"--unroll-steps is {settings.unroll_steps}, but {arm} learns after every "
-                f"{every} student steps: give --teacher-every {settings.unroll_steps} or more."
-            )
 
 
 def _check_controls(settings: TrainSettings, material: Material) -> None:
@@ -171,7 +172,7 @@ def _error_message(
     if "amplify rounding" in reason:
         return (
             f"--momentum is {settings.momentum:g}, too small for --unroll-steps "
-            f"{settings.unroll_steps}: {reason}"
+            f"{settings.unroll_steps or UNROLL_STEPS}: {reason}"
         )
     if "more than 1 value per channel" in reason:
         return _single_example_message(arm, settings, material)

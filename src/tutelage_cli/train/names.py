@@ -1,5 +1,7 @@
 """Names of teachers and controls on the command line of ``tutelage train``."""
 
+from collections.abc import Container
+
 LEARNING = {
     "margin-loss": "deep-interactions teacher on margin and loss, one hidden layer of 32",
     "internal-state": "deep-interactions teacher on the paper's features, I0 + M0, linear",
@@ -57,3 +59,13 @@ USED_BY = {
     "unroll_steps": tuple(name for name in BY_HELD_OUT if name != "loss"),
 }
 """settings and the teachers that use them"""
+
+
+def takes_chosen_decay(arm: str, arms: Container[str]) -> bool:
+    """Whether a taught student of a run of these arms has the weight decay of ``regularised``.
+
+    Teachers of out-of-fold predictions have that of cross-fitting, and those of augmentation
+    the run's, as what is chosen without augmentation is too strong with it.
+    """
+    taught = arm in (*LEARNING, *BASELINES, "commentary", "weights")
+    return taught and "regularised" in arms

@@ -31,6 +31,8 @@ IMAGE_SETTINGS = (
 """settings that apply to images only"""
 TEXT_SETTINGS = ("text_column", "max_length")
 """settings that apply to texts only"""
+UNROLL_STEPS = 2
+"""student steps that a teacher's gradient is unrolled over, where the settings do not say"""
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,10 @@ class TrainSettings:
     """Module of the student whose output the internal-state teacher takes; if not given, the
     input of the last linear layer."""
 
-    level: Literal["free", "centred"] = "free"
+    level: Literal["free", "centred"] | None = None
     """The weights of margin-loss and internal-state are a sigmoid of logits: free, as in the
-    paper, or centred, with the mean of the batch subtracted from the logits."""
+    paper, or centred, with the mean of the batch subtracted from the logits. If not given,
+    centred for margin-loss where it learns through the last layer, and free otherwise."""
 
     folds: int = 5
     """Parts of the training set for out-of-fold predictions, each predicted by a student of the
@@ -206,16 +209,17 @@ class TrainSettings:
     1e-4 for l2t-loss, which comes to nothing at 0.02."""
 
     teacher_every: int | None = None
-    """Student steps between two teacher steps; 5 if not given, 1 for the teacher loss, and 2
-    for learned-augmentation, which augments at one of so many."""
+    """Student steps between two teacher steps; if not given, 2 through the last layer, 1 for
+    the teacher loss, 2 for learned-augmentation, which augments at one of so many, and else 5."""
 
-    unroll_steps: int = 2
-    """Student steps that the teacher's gradient is unrolled over."""
+    unroll_steps: int | None = None
+    """Student steps that the teacher's gradient is unrolled over, through all layers; 2 if not
+    given."""
 
-    layers: Literal["all", "last"] = "all"
+    layers: Literal["all", "last"] | None = None
     """Layers of the student that the gradient of margin-loss and internal-state is taken
-    through: all, or the last linear one alone over one student step, which costs a fraction;
-    then the teacher learns after every 2 student steps, if not given."""
+    through: all, or the last linear one alone over one student step. If not given, the last for
+    margin-loss, where the student has one and --unroll-steps is not given, and else all."""
 
     seeds: int = 3
     """How often every student is trained, with seeds 0, 1, ...; the same for every teacher."""
@@ -242,18 +246,18 @@ class TrainSettings:
         _check_rates(self)
         _check_use(self)
         _check_numbers(self)
-        last = self.layers == "last"
-        if last and self.unroll_steps != TrainSettings.unroll_steps:
+        unroll, every = self.unroll_steps, self.teacher_every
+        if unroll is None or (self.layers == "last" and unroll == UNROLL_STEPS):
+            return  # earlier releases stored the default
+        if self.layers == "last":
             raise UsageError(
                 "--layers last takes the teacher's gradient through one student step: leave "
                 "--unroll-steps out."
             )
-        every = self.unroll_steps if self.teacher_every is None else self.teacher_every
-        if self.unroll_steps > every and not last:
+        if every is not None and unroll > every:
             raise UsageError(
-                f"--unroll-steps is {self.unroll_steps}, but there are only {every} student "
-                "steps between two teacher steps: give --teacher-every "
-                f"{self.unroll_steps} or more."
+                f"--unroll-steps is {unroll}, but there are only {every} student steps between "
+                f"two teacher steps: give --teacher-every {unroll} or more."
             )
 
     @property

@@ -23,6 +23,7 @@ from tutelage_cli.train.controls.fold_check import check_folds
 from tutelage_cli.train.controls.stages import READ_FOLDS, training_stages
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Source, seed_material
+from tutelage_cli.train.names import takes_chosen_decay
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import expected_work
 from tutelage_cli.train.student_training import Job
@@ -85,7 +86,11 @@ def _check_folds_that_are_read(stages: list[list[Job]], source: Source) -> None:
     unfinished = [
         job for stage in stages for job in stage if not exists(job.folder / "result.json")
     ]
-    if any(job.arm in READ_FOLDS for job in unfinished) and exists(unfinished[0].run / "folds"):
+    reading = any(
+        job.arm in READ_FOLDS or takes_chosen_decay(job.arm, job.settings.arms)
+        for job in unfinished
+    )
+    if reading and exists(unfinished[0].run / "folds"):
         of_seed = {job.seed: job for stage in stages for job in stage}
         check_folds(
             (job, seed_material(source, job.settings, seed)) for seed, job in of_seed.items()

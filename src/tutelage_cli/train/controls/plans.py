@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from tutelage.crossfit import CrossFitted, label_issues
+from tutelage.crossfit import label_issues
 from tutelage.functional.portable_state import load_state
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.teachers import OutOfFoldTargets
@@ -14,10 +14,12 @@ from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.fold_plans import FOLD_PLANS, regularised
 from tutelage_cli.train.controls.folds import (
     PLAIN,
+    chosen_settings,
     conditioned,
     fold_stages_of,
     read_out_of_fold,
     seconds_of_folds,
+    seconds_of_trials,
 )
 from tutelage_cli.train.controls.plan_parts import (
     budgeted,
@@ -33,7 +35,7 @@ from tutelage_cli.train.controls.selection import select
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
 from tutelage_cli.train.job import Job, learning_rate
-from tutelage_cli.train.names import OUT_OF_FOLD
+from tutelage_cli.train.names import OUT_OF_FOLD, takes_chosen_decay
 from tutelage_cli.train.plan import TrainingPlan
 from tutelage_cli.train.train_state import TrainState
 
@@ -59,13 +61,17 @@ def plan_of(inputs: ControlInputs) -> TrainingPlan:
 
 def _taught(inputs: ControlInputs) -> TrainingPlan:
     job, train, settings = inputs.job, inputs.material.train, inputs.job.settings
+    seconds = 0.0
+    if takes_chosen_decay(job.arm, settings.arms):
+        job = _with_decay(job, chosen_settings(job, stronger=True).decay_factor)
+        seconds, settings = seconds_of_trials(job, stronger=True), job.settings
     steps = len(inputs.streams.train) * settings.epochs
     return TrainingPlan(
         build_tutor(job.arm, job.seed, train, settings, steps),
         inputs.streams.train,
         rates_of(settings),
         example_index(train, inputs.material.wrong),
-        TrainState(tracked=empty_history(len(train), settings.epochs)),
+        TrainState(seconds=seconds, tracked=empty_history(len(train), settings.epochs)),
     )
 
 
@@ -163,7 +169,7 @@ def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
 def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
     """Train on posteriors, or on given labels where plain folds are shown to be better."""
     found, seconds = select(inputs)
-    inputs = replace(inputs, job=_with_decay_of_folds(inputs.job, found))
+    inputs = replace(inputs, job=_with_decay(inputs.job, found.decay_factor))
     if not found.selected:
         batches, index = with_checked(inputs)
         return budgeted(inputs, batches, index, seconds)
@@ -173,16 +179,16 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
     return budgeted(inputs, batches, index, seconds, weights=weights)
 
 
-def _with_decay_of_folds(job: Job, found: CrossFitted) -> Job:
-    """With the weight decay that students of folds have chosen."""
-    decay = found.decay_factor * job.settings.weight_decay
+def _with_decay(job: Job, factor: float) -> Job:
+    """With so many times the run's weight decay."""
+    decay = factor * job.settings.weight_decay
     return replace(job, settings=replace(job.settings, weight_decay=decay))
 
 
 def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
     """Train under a teacher of out-of-fold predictions, which starts at their closed form."""
     found, seconds = select(inputs)
-    train, job = inputs.material.train, _with_decay_of_folds(inputs.job, found)
+    train, job = inputs.material.train, _with_decay(inputs.job, found.decay_factor)
     out_of_fold = found.stages[found.selected].train
     teacher = OutOfFoldTargets(
         train.ids, out_of_fold, train.labels, transitions=found.transitions

@@ -27,7 +27,7 @@ from tutelage_cli.train.controls.folds import (
 )
 from tutelage_cli.train.controls.rates import rate_jobs
 from tutelage_cli.train.job import Job
-from tutelage_cli.train.names import OUT_OF_FOLD
+from tutelage_cli.train.names import OUT_OF_FOLD, takes_chosen_decay
 from tutelage_cli.train.settings import TrainSettings
 
 ON_UNTAUGHT = ("fine-tuned", "early-stopped")
@@ -81,7 +81,7 @@ def training_stages(
                 stages[4] += distilled_trial_jobs(any_of)
                 stages[5] += fold_jobs(any_of, DISTILLED)
         for arm, job in jobs.items():
-            stages[_stage(arm)].append(job)
+            stages[2 if takes_chosen_decay(arm, jobs) else _stage(arm)].append(job)
     return [stage for stage in stages if stage]
 
 
