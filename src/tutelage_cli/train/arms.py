@@ -234,16 +234,9 @@ def signal_and_period(
     taught = TAUGHT[arm]
     if learns_through_last_layer(arm, settings, student):
         return Lookahead(layers="last"), settings.teacher_every or LAST_LAYER_EVERY
-    every, unroll = settings.teacher_every or taught.every, settings.unroll_steps
-    if arm in USED_BY["unroll_steps"] and (unroll or UNROLL_STEPS) > every:
-        what = "is" if unroll is not None else "is by default"
-        unroll = unroll or UNROLL_STEPS
-        raise UsageError(
-            f"--unroll-steps {what} {unroll}, but {arm} learns after every {every} student "
-            f"steps: give --teacher-every {unroll} or more."
-        )
-    signal = None if taught.signal is None else taught.signal(unroll or UNROLL_STEPS)
-    return signal, every
+    unroll = settings.unroll_steps or UNROLL_STEPS
+    signal = None if taught.signal is None else taught.signal(unroll)
+    return signal, settings.teacher_every or taught.every
 
 
 def _optimizer(teacher: nn.Module, taught: Taught, lr: float | None) -> Optimizer:

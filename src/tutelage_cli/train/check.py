@@ -11,6 +11,7 @@ from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import (
+    TAUGHT,
     build_tutor,
     device_of,
 )
@@ -27,7 +28,7 @@ from tutelage_cli.train.material import (
     seed_material,
     with_notes,
 )
-from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.names import CONTROLS, USED_BY
 from tutelage_cli.train.settings import UNROLL_STEPS, TrainSettings
 from tutelage_cli.train.step_seconds import seconds_of_step
 from tutelage_cli.train.texts import kind, student_name
@@ -51,6 +52,7 @@ def check(
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
     check_device(settings)
+    _check_unroll_steps(settings)
     source = read_source(settings, notify)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
@@ -125,6 +127,22 @@ def check_device(settings: TrainSettings) -> None:
         raise UsageError(f"Unknown device '{settings.device}'. Allowed: cpu, cuda, auto.")
     if settings.device.startswith("cuda") and not torch.cuda.is_available():
         raise UsageError("--device is cuda, but no GPU can be used here: give cpu or auto.")
+
+
+def _check_unroll_steps(settings: TrainSettings) -> None:
+    # against the defaults of the teachers, which the settings do not know
+    if settings.layers == "last":
+        return
+    for arm in set(settings.taught) & set(USED_BY["unroll_steps"]):
+        every = settings.teacher_every or TAUGHT[arm].every
+        unroll = settings.unroll_steps
+        if unroll is None:  # margin-loss may learn through the last layer
+            unroll = 1 if arm == "margin-loss" and settings.layers is None else UNROLL_STEPS
+        if unroll > every:
+            raise UsageError(
+                f"--unroll-steps is {unroll}, but {arm} learns after every {every} student "
+                f"steps: give --teacher-every {unroll} or more."
+            )
 
 
 def _check_controls(settings: TrainSettings, material: Material) -> None:

@@ -210,7 +210,8 @@ class TrainSettings:
 
     teacher_every: int | None = None
     """Student steps between two teacher steps; if not given, 2 through the last layer, 1 for
-    the teacher loss, 2 for learned-augmentation, which augments at one of so many, and else 5."""
+    the teacher loss, 2 for learned-augmentation, which augments at one of so many, and 5 for
+    all others."""
 
     unroll_steps: int | None = None
     """Student steps that the teacher's gradient is unrolled over, through all layers; 2 if not
