@@ -368,7 +368,7 @@ def test_teacher_that_has_hardly_learned_is_reported_all_the_same(pets, tmp_path
 
 def test_teacher_that_could_never_learn_is_told(pets, tmp_path):
     # Two steps in all, but a teacher step only after every fifth.
-    flags = ["--epochs", "1", "--batch-size", "20", "--teacher", "margin-loss"]
+    flags = ["--epochs", "1", "--batch-size", "20", "--teacher", "internal-state"]
     rest = ["--seeds", "1", "--held-out", "9", "--jobs", "1"]
     answer = run("train", pets, *rest, *flags, "--out", tmp_path / "run")
     one_line(answer, "2", "5", "--teacher-every")
@@ -388,7 +388,8 @@ def test_student_that_diverged_is_reported_without_a_traceback(pets, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.* batches carried no weight")
 def test_teacher_that_gives_no_weight_at_all_is_reported_all_the_same(pets, tmp_path):
-    flags = ["--teacher", "margin-loss", "--teacher-lr", "1e4", "--noise", "uniform:0.6"]
+    flags = ["--teacher", "margin-loss", "--teacher-lr", "1e4", "--level", "free"]
+    flags += ["--noise", "uniform:0.6"]
     answer = run("train", pets, *QUICK, *flags, "--out", tmp_path / "run")
     assert answer.code == 0, answer
     result = content(tmp_path / "run" / "students" / "margin-loss-seed0" / "result.json")

@@ -108,7 +108,7 @@ def test_given_labels_are_trained_on_where_plain_folds_are_better(monkeypatch) -
     chosen = CrossFitted((), 0, TRIED[0], 1.0, nothing, nothing, 1.0, "")
     labels = SimpleNamespace(train=SimpleNamespace(labels=nothing))
     monkeypatch.setattr(plans, "select", lambda _: (chosen, 5.0))
-    monkeypatch.setattr(plans, "_with_decay_of_folds", lambda job, _: job + 1)
+    monkeypatch.setattr(plans, "_with_decay", lambda job, _: job + 1)
     monkeypatch.setattr(plans, "with_checked", lambda inputs: (inputs.job, "index"))
     monkeypatch.setattr(plans, "budgeted", lambda *args: made.append(args))
     plans.PLANS["cross-fitted"](Inputs(1, labels))  # pyright: ignore[reportArgumentType]
