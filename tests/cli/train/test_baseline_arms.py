@@ -2,27 +2,29 @@
 
 import pytest
 import torch
+from torch import nn
 
 from tests.trained import QUICK, content, run
 from tutelage.commentaries import read_card
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
-from tutelage.signals import Lookahead
+from tutelage.signals import Lookahead, Reversible
 from tutelage.teachers import InternalState
 from tutelage_cli.commentary.settings import LEARNT
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.images import ImageSet
+from tutelage_cli.train import arms
 from tutelage_cli.train.arms import TAUGHT, build_tutor
 from tutelage_cli.train.names import BASELINES, LEARNERS, LEARNING, POLICIES, TAUGHT_BY, USED_BY
 from tutelage_cli.train.settings import TrainSettings
 
 
 def test_arms_leave_a_result_and_what_was_learnt_a_commentary(pets, tmp_path) -> None:
-    arms = ["reweight", "mentornet-dd", "mentornet"]
-    flags = ["--noise", "uniform:0.6", "--epochs", "1", "--teacher", *arms]
+    names = ["reweight", "mentornet-dd", "mentornet"]
+    flags = ["--noise", "uniform:0.6", "--epochs", "1", "--teacher", *names]
     answer = run("train", pets, *QUICK, *flags, "--out", tmp_path / "run")
     assert answer.code == 0, answer
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    for arm in ("untaught", *arms):
+    for arm in ("untaught", *names):
         folder = tmp_path / "run" / "students" / f"{arm}-seed0"
         result = content(folder / "result.json")
         assert 0 <= result["test_accuracy"] <= 1
@@ -63,6 +65,46 @@ def test_the_last_layer_is_that_of_the_signal(arm, given, every) -> None:
     ).teacher_updater
     assert updater is not None
     assert (updater.signal, updater.every) == (Lookahead(layers="last"), every)
+
+
+class OneConvolution(nn.Sequential):
+    """A student without a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(1, 3, 16), nn.Flatten())
+
+
+@pytest.mark.parametrize(
+    ("arm", "flags", "signal", "every", "level"),
+    [
+        ("margin-loss", {}, Lookahead(layers="last"), 2, "centred"),
+        ("margin-loss", {"level": "free"}, Lookahead(layers="last"), 2, "free"),
+        ("margin-loss", {"unroll_steps": 2}, Reversible(2), 5, "free"),
+        ("margin-loss", {"layers": "all"}, Reversible(2), 5, "free"),
+        ("internal-state", {}, Reversible(2), 5, "free"),
+        ("internal-state", {"unroll_steps": 3}, Reversible(3), 5, "free"),
+    ],
+)
+def test_margin_loss_learns_through_the_last_layer_by_default(
+    arm, flags, signal, every, level
+) -> None:
+    settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [arm], **flags})
+    tutor = build_tutor(arm, 0, some_images(), settings, 10)
+    updater, teacher = tutor.teacher_updater, tutor.teacher
+    assert updater is not None
+    assert isinstance(teacher, InternalState)
+    assert (updater.signal, updater.every, teacher.level) == (signal, every, level)
+
+
+def test_students_without_a_last_linear_layer_are_taught_through_all_layers(
+    pets, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(arms, "new_student", lambda *_: OneConvolution())
+    answer = run("train", pets, *QUICK, "--epochs", "1", "--out", tmp_path / "run")
+    assert answer.code == 0, answer
+    assert "margin-loss learns through all layers" in " ".join(answer.out.split())
+    card = read_card(tmp_path / "run" / "commentary")
+    assert card["learnt_on"]["signal"].startswith("Reversible(")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ from tutelage_cli.train.controls.plans import plan_of
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import open_streams, read_source, seed_material
-from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.names import CONTROLS, OUT_OF_FOLD, takes_chosen_decay
 from tutelage_cli.train.settings import TrainSettings
 
 WITHOUT = ["--controls", "none"]
@@ -186,6 +186,7 @@ def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
     kinds = ("folds", "corrected-folds", "distilled-folds")
     trials = sum(seconds("folds", f"fold-trials-seed0-{k}") for k in range(len(TRIED)))
     stronger = seconds("folds", f"fold-trials-seed0-{len(TRIED)}")
+    assert seconds("students", "loss-seed0") > trials + stronger
     assert seconds("students", "regularised-seed0") > trials + stronger > stronger > 0
     decays = sum(seconds("folds", f"distilled-trials-seed0-{k}") for k in range(2))
     every = sum(map(of_folds, kinds)) + trials + decays
@@ -363,6 +364,37 @@ def test_regularised_trains_on_all_given_labels_as_the_best_trial_does(
     rates = rates_of_a_fold(feed)
     model = by_hand(new(), feed, train.labels, F.cross_entropy, rates=rates, decay=decay)
     assert_trained(controlled, "regularised", model)
+
+
+def test_taught_students_have_the_weight_decay_of_regularised(controlled, data) -> None:
+    chosen = chosen_settings(data.job, stronger=True)
+    of_arm = {arm: data.job.with_arm(arm) for arm in ("untaught", "loss")}
+    decays = {}
+    for arm, job in of_arm.items():
+        plan = plan_of(ControlInputs(job, data.material, data.streams, lambda: False))
+        decays[arm] = plan.tutor.optimizer.param_groups[0]["weight_decay"]
+        assert plan.epochs == 3
+    assert decays == {"untaught": DECAY, "loss": chosen.decay_factor * DECAY}
+    group = checkpoint(controlled / "students" / "loss-seed0")["tutor"]["optimizer"]
+    assert group["param_groups"][0]["weight_decay"] == decays["loss"]
+
+
+@pytest.mark.parametrize(
+    ("arm", "arms", "same"),
+    [
+        ("margin-loss", CONTROLS, False),
+        ("focal", CONTROLS, False),
+        ("weights", CONTROLS, False),
+        ("margin-loss", (), True),  # nothing has chosen it
+        ("margin-loss", ("pruned",), True),
+        ("learned-augmentation", CONTROLS, True),
+        (OUT_OF_FOLD, CONTROLS, True),  # has that of cross-fitting
+        ("untaught", CONTROLS, True),
+        ("pruned", CONTROLS, True),
+    ],
+)
+def test_which_arms_take_a_chosen_weight_decay(arm, arms, same) -> None:
+    assert takes_chosen_decay(arm, arms) != same
 
 
 def refined(p: Tensor, given: Tensor, rough: Tensor) -> Tensor:
