@@ -1,16 +1,17 @@
-"""Accuracy and time of students that are taught through their last layer alone.
+"""Accuracy and time of students that are taught through all layers and through the last alone.
 
     python -m benchmarks.teaching_cost [--cases NAME ...] [--rounds 5] [--out FILE]
 
-A case is a number of checked digits, of which a student is trained as ``tutelage train`` does,
-untaught and by ``margin-loss``: embedded digits with ``flip2:0.4``, by seeds 0, 1, ..., one a
-round. The students of a round take their epochs in turn, so that what else the machine does
+A case is a number of checked digits, of which a student is trained as ``tutelage train
+--controls none`` does, untaught and by ``margin-loss`` with both signals: embedded digits with
+``flip2:0.4``, by seeds 0, 1, ..., one a round. The students of a round take their epochs in turn, so that what else the machine does
 falls on all of them; time is CPU time of this process on one thread, divided by that of the
-untaught student. ``benchmarks.teaching_cost_figure`` draws them beside the default signal.
+untaught student. ``benchmarks.teaching_cost_figure`` draws them.
 """
 
 import time
 from collections import defaultdict
+from dataclasses import replace
 
 import torch
 
@@ -24,9 +25,14 @@ from tutelage_cli.train.material import Source, Streams, open_streams, seed_mate
 from tutelage_cli.train.settings import TrainSettings
 
 LIMIT, EPOCHS = size(5000, 100), size(12, 1)
-UNTAUGHT, LAST = "untaught", "Lookahead(layers='last'), every 2"
-ARMS = {UNTAUGHT: "untaught", LAST: "margin-loss"}
-"""arms of ``tutelage train --layers last --level centred``, by what they are called here"""
+UNTAUGHT, ALL = "untaught", "Reversible(2), every 5"
+LAST = "Lookahead(layers='last'), every 2"
+ARMS = {
+    UNTAUGHT: ("untaught", None),
+    ALL: ("margin-loss", "all"),
+    LAST: ("margin-loss", "last"),
+}
+"""arms of ``tutelage train`` with the layers of their signal, by what they are called here"""
 CASES = {f"{checked} checked": checked for checked in (20, 100, 500)}
 
 
@@ -49,7 +55,7 @@ def trained_epoch(tutor: Tutor, streams: Streams, epoch: int) -> float:
 
 
 def of_seed(case: str, seed: int) -> list[Row]:
-    """Train an untaught and a taught student of the same seed.
+    """Train an untaught and the taught students of the same seed.
 
     Args:
         case: How many digits are checked.
@@ -59,15 +65,13 @@ def of_seed(case: str, seed: int) -> list[Row]:
         A row each.
     """
     checked = size(CASES[case], 10)
-    settings = TrainSettings(
-        held_out=checked, limit=LIMIT, epochs=EPOCHS, layers="last", level="centred"
-    )
+    settings = TrainSettings(held_out=checked, limit=LIMIT, epochs=EPOCHS)
     material = seed_material(Source(load("mnist5k"), None), settings, seed)
     streams = open_streams(material, settings, seed, torch.device("cpu"))
     steps = len(streams.train) * EPOCHS
     tutors = {
-        name: build_tutor(arm, seed, material.train, settings, steps)
-        for name, arm in ARMS.items()
+        name: build_tutor(arm, seed, material.train, replace(settings, layers=layers), steps)
+        for name, (arm, layers) in ARMS.items()
     }
     seconds: defaultdict[str, float] = defaultdict(float)
     for epoch in range(EPOCHS):

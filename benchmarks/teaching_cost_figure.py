@@ -12,7 +12,6 @@ import altair as alt
 import numpy as np
 
 from benchmarks.command import Row
-from benchmarks.teaching_cost import CASES
 from papers.framework.figure import line_plot
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
@@ -20,30 +19,13 @@ from tutelage_cli.report.interactive import svg
 from tutelage_cli.report.plots import Line
 from tutelage_cli.report.tracks import Track
 
-RESULTS = Path(__file__).parents[1] / "results"
-STORED = RESULTS / "performance" / "teaching_cost-cpu.json"
+STORED = Path(__file__).parents[1] / "results" / "performance" / "teaching_cost-cpu.json"
 FIGURE = STORED.with_name("teaching_cost.svg")
-DEFAULT = "Reversible(2), every 5"
 
 
 def stored_rows() -> list[Row]:
-    """What ``benchmarks.teaching_cost`` measured, and the default signal of the same seeds."""
-    rows: list[Row] = json.loads(STORED.read_text("utf-8"))["results"]
-    return [*rows, *(row for case, checked in CASES.items() for row in _default(case, checked))]
-
-
-def _default(case: str, checked: int) -> list[Row]:
-    file = RESULTS / "pays" / f"mnist5k-flip2-0.4-{checked}.json"
-    return [
-        {
-            "case": case,
-            "variant": DEFAULT,
-            "seed": one["seed"],
-            "accuracy": one["test_accuracy"],
-            "time": one["ratio"],
-        }
-        for one in json.loads(file.read_text("utf-8"))["arms"]["margin-loss"]
-    ]
+    """What ``benchmarks.teaching_cost`` measured."""
+    return json.loads(STORED.read_text("utf-8"))["results"]
 
 
 def drawn(rows: Sequence[Row]) -> str:
