@@ -6,7 +6,8 @@ A case is a number of checked digits, of which a student is trained as ``tutelag
 --controls none`` does, untaught and by ``margin-loss`` with both signals: embedded digits with
 ``flip2:0.4``, by seeds 0, 1, ..., one a round. The students of a round take their epochs in
 turn, so that what else the machine does falls on all of them; time is CPU time of this process
-on one thread, divided by that of the untaught student. ``benchmarks.teaching_cost_figure`` draws them.
+on one thread, divided by that of the untaught student. ``benchmarks.teaching_cost_figure``
+draws them.
 """
 
 import time
