@@ -25,7 +25,6 @@ VECTORS = ("--student", SENTENCES, "--freeze", "--limit", "4000")
 """the same of sentences"""
 FEW = ("--limit", "2000")
 """images on which a small network trains from scratch, few so that a cell takes minutes"""
-PIXELS = (*FEW, "--student", "cnn")
 
 
 class Cell(NamedTuple):
@@ -75,7 +74,6 @@ CELLS = (
     *(Cell("cifar10", "human:random1", n, FROZEN) for n in (20, 100)),
     *(Cell("cifar10", "human:aggregate", n, FROZEN) for n in (20, 100)),
     *(Cell("cifar100", "hierarchical:0.4", n, FROZEN) for n in (100, 500)),
-    *(Cell("cifar10", "flip2:0.4", n, PIXELS, "-pixels") for n in (20, 100)),
     *(
         Cell("cifar10", "flip2:0.4", n, (*FROZEN, "--imbalance", "10"), "-long-tailed")
         for n in (20, 100)

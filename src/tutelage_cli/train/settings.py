@@ -198,7 +198,8 @@ class TrainSettings:
     """Velocity decay per step, in (0, 1)."""
 
     weight_decay: float = 5e-4
-    """L2 penalty of the student's weights, per unit of learning rate."""
+    """L2 penalty of the student's weights, per unit of learning rate; where the control
+    regularised is trained, taught students have the multiple of it that regularised chose."""
 
     decay_at: tuple[float, ...] = (2 / 3, 5 / 6)
     """Shares of the run after which the student's learning rate is divided by ten; the first
