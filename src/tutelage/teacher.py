@@ -35,7 +35,8 @@ class Teacher(nn.Module):
         drop_below: The share of the rows' gradients that a real step may skip.
         memory: Names of the buffers that ``remember`` updates.
         constant_buffers: Names of the buffers that no hook writes to, such as a table of all
-            examples: hooks get them and no copies, whose cost would grow with the table.
+            examples: after a hook's first call, whose writes are refused, it gets no copies of
+            them, whose cost would grow with the table.
     """
 
     normalise: Normalise = "mean"

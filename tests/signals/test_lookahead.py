@@ -1,6 +1,8 @@
 """One step ahead within real training, against the same written by hand."""
 
+import copy
 import gc
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,13 +11,14 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, Optimizer
 
-from tests.cases import OPTIMIZERS, C, D, InputWeigher, build, stream
+from tests.cases import OPTIMIZERS, C, D, InputWeigher, Tied, build, stream
 from tests.tutoring import WithoutForwardMode, live_tensors, same
 from tutelage.errors import UnsupportedStudentError, UsageError
 from tutelage.functional.optim import rule_for, settings_of
 from tutelage.functional.student import StudentView
+from tutelage.per_example import forward_dots
 from tutelage.signals import Lookahead
-from tutelage.signals.products import Alignment, Automatic, DoubleBackward
+from tutelage.signals.products import Alignment, Automatic, DoubleBackward, Product, row_dots
 from tutelage.signals.signal import CHECK_EVERY
 from tutelage.teachers import LossWeigher
 from tutelage.training.step_strategy import PlainStep
@@ -322,15 +325,110 @@ def test_combinations_that_mean_nothing_are_refused() -> None:
         Lookahead(mode="restep", evaluate_on="next")
 
 
+class TiedHead(nn.Module):
+    """A head that shares its weight with an embedding, before which it may be registered."""
+
+    def __init__(self, *, owner: str, norm: bool) -> None:
+        super().__init__()
+        embed, mix, head = nn.Embedding(C, 4), nn.Linear(4, 4), nn.Linear(4, C)
+        if owner == "embed":
+            self.embed, self.mix, self.head = embed, mix, head
+            head.weight = embed.weight
+        else:
+            self.mix, self.head, self.embed = mix, head, embed
+            embed.weight = head.weight
+        self.norm = nn.BatchNorm1d(4) if norm else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = (x[:, :4] > 0).long() + (x[:, 4:] > 0).long()
+        return self.head(torch.tanh(self.norm(self.mix(self.embed(tokens).sum(1)))))
+
+
+class Standardised(nn.Module):
+    """Batch statistics without a module that is known for them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - x.mean(0)) / x.std(0)
+
+
+class Attended(nn.Module):
+    """Attention whose last linear layer is never called: its parent uses the parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend, self.out = (
+            nn.MultiheadAttention(4, 2, batch_first=True),
+            nn.Conv1d(2, C, 4),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = x.reshape(len(x), 2, 4)
+        return self.out(self.attend(tokens, tokens, tokens)[0]).squeeze(2)
+
+
+class After(nn.Module):
+    """A part that runs after the last linear layer, though it is registered before."""
+
+    def __init__(self, part: nn.Module, before: nn.Module) -> None:
+        super().__init__()
+        self.part, self.before = part, before
+        self.head = nn.Linear(6, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(self.head(self.before(x)))
+
+
+class Again(nn.Module):
+    """One layer in two places, with batch normalisation between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.out = nn.BatchNorm1d(D), nn.Conv1d(1, C, D)
+        self.head = nn.Linear(D, D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        again = self.head(torch.tanh(self.norm(self.head(x))))
+        return self.out(again.unsqueeze(1)).squeeze(2)
+
+
+def hidden(*parts: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(D, 6), *parts, nn.Tanh())
+
+
+LAST: dict[str, Callable[[], nn.Module]] = {
+    "relu network": lambda: build("relu network"),
+    "batch norm": lambda: build("batch norm"),
+    "attention": Attended,
+    "tied, without a bias": Tied,
+    "tied": lambda: TiedHead(owner="embed", norm=False),
+    "tied, norm between": lambda: TiedHead(owner="embed", norm=True),
+    "tied, the head's weight": lambda: TiedHead(owner="head", norm=True),
+    "registered after": lambda: nn.Sequential(hidden(), nn.Linear(6, C), nn.BatchNorm1d(C)),
+    "run after": lambda: After(nn.BatchNorm1d(C), hidden()),
+    "run after, with another before": lambda: After(
+        nn.BatchNorm1d(C), hidden(nn.BatchNorm1d(6))
+    ),
+    "no module's statistics": lambda: After(Standardised(), hidden(nn.BatchNorm1d(6))),
+    "parameters after": lambda: After(
+        nn.Sequential(nn.LayerNorm(C), nn.PReLU(C)), hidden(nn.BatchNorm1d(6))
+    ),
+    "running statistics after": lambda: After(nn.BatchNorm1d(C).eval(), hidden()),
+    "twice": Again,
+}
+
+
 @pytest.mark.parametrize("max_norm", [None, 0.1])
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
-@pytest.mark.parametrize("product", [Automatic(), Alignment(), DoubleBackward()], ids=str)
-@pytest.mark.parametrize("name", ["relu network", "batch norm"])
+@pytest.mark.parametrize(
+    "product", [Automatic(), Alignment("ghost"), DoubleBackward()], ids=str
+)
+@pytest.mark.parametrize("name", LAST)
 def test_the_last_layer_alone_is_a_step_whose_other_gradients_are_constants(
     name, product, optimizer, max_norm
 ) -> None:
     batch, held_out = next(stream(0)), next(stream(1))
-    student = build(name)
+    torch.manual_seed(0)
+    student = LAST[name]().double()
     torch.manual_seed(3)
     teacher = InputWeigher().double()
     own = OPTIMIZERS[optimizer](student)
@@ -338,8 +436,9 @@ def test_the_last_layer_alone_is_a_step_whose_other_gradients_are_constants(
     start = view.snapshot()
     params = {k: p.detach().requires_grad_() for k, p in start.params.items()}
     loss = weighed(teacher, batch, loss_of(student, params, batch))
-    *_, layer = (name for name, _ in student.named_children())
-    last = [k for k in params if k.startswith(f"{layer}.")]
+    *_, layer = (part for part in student.modules() if isinstance(part, nn.Linear))
+    used = {id(p) for p in layer.parameters()}
+    last = [k for k, p in student.named_parameters() if id(p) in used]
     grads = gradients(loss, params, create_graph=True)
     grads = {k: g if k in last else g.detach() for k, g in grads.items()}
     after = rule.update(start, grads, settings_of(own, view.names)).params
@@ -356,20 +455,68 @@ def test_the_last_layer_alone_is_a_step_whose_other_gradients_are_constants(
         torch.testing.assert_close(then - now, g, rtol=1e-8, atol=1e-12)
 
 
-def test_batch_statistics_after_the_last_layer_count() -> None:
-    moved = []
-    for product in (Automatic(), DoubleBackward()):
-        torch.manual_seed(0)
-        student = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3), nn.BatchNorm1d(3))
-        own = OPTIMIZERS["momentum"](student.double())
-        torch.manual_seed(3)
-        teacher = InputWeigher().double()
-        signal = Lookahead(product, layers="last")
-        tutor = Tutor(student, own, teacher, SGD(teacher.parameters(), lr=1.0), signal=signal)
-        tutor.step(next(stream(0)), next(stream(1)))
-        moved.append(clones(teacher))
-    for one, other in zip(*moved, strict=True):
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("batch norm", True),
+        ("parameters after", True),
+        ("running statistics after", True),
+        ("run after, with another before", False),
+        ("no module's statistics", False),
+    ],
+)
+def test_rows_are_read_off_the_passes_unless_they_depend_on_one_another_after_the_last_layer(
+    name, read, monkeypatch
+) -> None:
+    passes = []
+    monkeypatch.setattr(
+        row_dots, "forward_dots", lambda *args: passes.append(0) or forward_dots(*args)
+    )
+    tutor = taught_by_last(LAST[name]().double())
+    train(tutor, 3)
+    assert len(passes) == (0 if read else 3)
+
+
+def test_a_norm_that_changes_to_batch_statistics_is_noticed() -> None:
+    student = After(nn.BatchNorm1d(C), hidden()).double()
+    tutors = [
+        taught_by_last(copy.deepcopy(student), product)
+        for product in (Automatic(), DoubleBackward())
+    ]
+    for tutor in tutors:
+        part = tutor.student.get_submodule("part").eval()
+        train(tutor, 6)  # the graph is known by then
+        part.train()
+        train(tutor, 1)
+    for one, other in zip(*(clones(tutor.teacher) for tutor in tutors), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-12)
+
+
+class Spare(nn.Module):
+    """The linear layer that is registered last is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.spare = nn.Linear(D, C), nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+
+@pytest.mark.parametrize("mode", ["online", "virtual"])
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+def test_a_last_layer_that_takes_no_part_in_the_step_is_refused(mode, max_norm) -> None:
+    student, teacher = Spare().double(), InputWeigher().double()
+    own, learner = SGD(student.parameters(), RATE), SGD(teacher.parameters(), lr=1.0)
+    signal, strategy = Lookahead(mode=mode, layers="last"), PlainStep(max_norm)
+    tutor = Tutor(student, own, teacher, learner, signal=signal, step_strategy=strategy)
+    with pytest.raises(UnsupportedStudentError, match=r"'spare'.*takes no part in the step"):
+        train(tutor, 1)
+
+
+def test_a_student_that_is_one_linear_layer_is_named() -> None:
+    with pytest.raises(UsageError, match=r"a single Linear, .*take all layers"):
+        taught_by_last(nn.Linear(D, C).double())
 
 
 def test_the_last_layer_of_a_student_that_has_none_is_refused() -> None:
@@ -386,10 +533,11 @@ def test_a_last_layer_that_is_not_trained_is_refused() -> None:
         taught_by_last(student)
 
 
-def taught_by_last(student: nn.Module) -> Tutor:
+def taught_by_last(student: nn.Module, product: Product | None = None) -> Tutor:
+    torch.manual_seed(3)
     teacher = InputWeigher().double()
     learner = SGD(teacher.parameters(), lr=1.0)
-    signal = Lookahead(layers="last")
+    signal = Lookahead(product or Automatic(), layers="last")
     return Tutor(student, SGD(student.parameters(), RATE), teacher, learner, signal=signal)
 
 

@@ -75,10 +75,15 @@ def tap_width(module: nn.Module, tap: str) -> int:
 def last_linear(module: nn.Module) -> str:
     """The name of the last ``nn.Linear``, in the order of registration."""
     linear = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-    if not linear or not linear[-1]:
+    if not linear:
         raise UsageError(
             f"{type(module).__name__} has no linear layer among its modules to be the last: "
             "take all layers."
+        )
+    if not linear[-1]:
+        raise UsageError(
+            f"The student is a single {type(module).__name__}, whose parameters are all that "
+            "there are: take all layers."
         )
     return linear[-1]
 

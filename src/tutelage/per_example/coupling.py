@@ -1,6 +1,6 @@
 """Detection of rows that depend on one another."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -11,6 +11,7 @@ from tutelage.functional.module_state import on_state, state_of
 from tutelage.per_example.row_arithmetic import tensors_in
 from tutelage.per_example.units import scales_by_frequency, uses_batch_statistics
 from tutelage.precision import wide
+from tutelage.types import Params
 
 FIRST = 4
 """passes of a student that are all checked; after them those numbered by powers of two"""
@@ -71,13 +72,17 @@ class RowCheck:
     Args:
         student: The student.
         rows: B.
-        params: What it runs on.
+        params: The recorded ones that it runs on.
+        exact: Whether batch statistics count; else each row's share of them is what is wanted.
     """
 
-    def __init__(self, student: nn.Module, rows: int, params: Sequence[Tensor]) -> None:
+    def __init__(
+        self, student: nn.Module, rows: int, params: Params, *, exact: bool = False
+    ) -> None:
         self.student = student
         self.rows = rows
         self.params = params
+        self.exact = exact
         self.outputs: list[Tensor] = []
         """what the student gave, call by call"""
         self.found: dict[tuple[int, int], tuple[Tensor, Tensor]] | None = None
@@ -107,7 +112,7 @@ class RowCheck:
         if self.rows == 1:
             return
         checked = KNOWN.setdefault(self.student, KnownGraphs())
-        key = graph_of(losses), self.rows
+        key = hash((graph_of(losses), *self._kind())), self.rows
         if key in checked.coupled:
             self.reason = checked.coupled[key]
             return
@@ -135,6 +140,12 @@ class RowCheck:
         elif not self.reason:
             self.reason = UNKNOWN
 
+    def _kind(self) -> tuple[Hashable, ...]:
+        # what a pass depends on beside its graph
+        if not self.exact:
+            return tuple(self.params)
+        return *self.params, *map(uses_batch_statistics, self.student.modules())
+
     def _reason(
         self, losses: Tensor, checked: KnownGraphs, key: tuple[int, int], *, row_by_row: bool
     ) -> str:
@@ -144,8 +155,9 @@ class RowCheck:
         factors = factors_for(losses, checked.passes, digits=2 if due else 1)
         if reason := self._reason_in_objective(losses, factors):
             return reason
-        if not due or any(map(uses_batch_statistics, self.student.modules())):
-            return ""  # each row's share of batch statistics is what is wanted there
+        shared = not self.exact and any(map(uses_batch_statistics, self.student.modules()))
+        if not due or shared:
+            return ""
         if len(checked.graphs) > MOST:
             return UNKNOWN
         return "" if self._apart_in_student(losses, factors) else STUDENT
@@ -178,7 +190,7 @@ class RowCheck:
         self.found = found = {}
         # a part that is run again in the backward pass writes to its buffers again
         with on_state(self.student, state_of(self.student)):
-            gradients_of(losses, self.params, factors)
+            gradients_of(losses, list(self.params.values()), factors)
         return found
 
 

@@ -43,7 +43,10 @@ class Recorder:
 
     Args:
         student: The student; a compiled one is run as it was before.
-        layers: Names of the modules whose parameters count; None: all.
+        layers: Names of the modules whose parameters count; None: all. A parameter that they
+            share with other modules counts in all of its uses.
+        exact: Whether batch statistics make rows depend on one another, so that ``dots``
+            raises UnsupportedStudentError where the pass uses some after a module that counts.
         store: Keep inputs and gradients as this type, such as ``torch.bfloat16``; None: as is.
 
     Raises:
@@ -57,10 +60,12 @@ class Recorder:
         student: nn.Module,
         *,
         layers: Collection[str] | None = None,
+        exact: bool = False,
         store: torch.dtype | None = None,
     ) -> None:
         self.student = original(student)
         self.layers = layers
+        self.exact = exact
         self.store = store
         self._places: Places | None = None
         selected(self.student, layers)
@@ -82,7 +87,8 @@ class Recorder:
         names = selected(self.student, self.layers)
         everything = [name for name, _ in self.student.named_parameters()]
         own: Params = dict(self.student.named_parameters()) | (params or {})
-        check = RowCheck(self.student, rows, [own[name] for name in names])
+        wanted = {name: own[name] for name in names}
+        check = RowCheck(self.student, rows, wanted, exact=self.exact)
         recording = Recording(names, everything, rows, check)
         with ExitStack() as stack:
             # hooks set after compiling are not run by compiled code

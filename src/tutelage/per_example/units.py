@@ -100,13 +100,6 @@ def uses_batch_statistics(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
-def statistics_after(module: nn.Module, name: str) -> bool:
-    """Whether a layer with batch statistics is registered after a submodule."""
-    names = [at for at, _ in module.named_modules()]
-    later = names[names.index(name) + 1 :]
-    return any(uses_batch_statistics(module.get_submodule(at)) for at in later)
-
-
 def scales_by_frequency(module: nn.Module) -> bool:
     """Whether an embedding divides its gradient by token frequency."""
     return isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.scale_grad_by_freq
@@ -118,10 +111,11 @@ def selected(student: nn.Module, layers: Collection[str] | None) -> list[str]:
     for layer in layers or ():
         if layer not in known:
             raise UsageError(f"The student has no module '{layer}'. {nearest(layer, known)}")
+    wanted = None if layers is None else names_within(student, layers)
     chosen = [
         name
         for name, p in student.named_parameters()
-        if p.requires_grad and (layers is None or within(name, layers))
+        if p.requires_grad and (wanted is None or name in wanted)
     ]
     if not chosen:
         where = "The student" if layers is None else f"layers={list(layers)}"
@@ -129,9 +123,13 @@ def selected(student: nn.Module, layers: Collection[str] | None) -> list[str]:
     return chosen
 
 
-def within(name: str, layers: Collection[str]) -> bool:
-    """Whether a parameter belongs to one of some modules."""
-    return any(name.startswith(f"{layer}.") for layer in layers)
+def names_within(student: nn.Module, layers: Collection[str]) -> set[str]:
+    """Names in the student of the parameters of some modules.
+
+    One that other modules share has the name that ``named_parameters`` gives it.
+    """
+    names = {p: name for name, p in student.named_parameters()}
+    return {names[p] for layer in layers for p in student.get_submodule(layer).parameters()}
 
 
 def direct_parameters(module: nn.Module) -> list[nn.Parameter]:

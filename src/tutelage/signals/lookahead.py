@@ -1,8 +1,8 @@
 """``Lookahead``: the hypergradient through one student step."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
@@ -10,7 +10,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.taps import last_linear
 from tutelage.functional.trees import leaves, plus
-from tutelage.per_example.units import statistics_after
+from tutelage.per_example.units import names_within
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, DotProducts, Product
 from tutelage.signals.signal import EvaluateOn, OneStep, gradient_of_updated
@@ -46,11 +46,13 @@ class Lookahead(OneStep):
     between, that one included, are taken without the teacher.
 
     With ``layers="last"`` only the effect on the parameters of the student's last
-    ``nn.Linear`` counts. For teachers that only weigh, the products are read off the real
-    step's own passes, unless a layer with batch statistics is registered after it, and the
-    held-out gradient takes little more than a forward pass: cheap enough for a teacher step
-    after every student step. An approximation, which leaves out what the weights do to all
-    other layers.
+    ``nn.Linear`` counts, the last one in the order of registration. For teachers that only
+    weigh, the products are read off the real step's own passes, unless rows depend on one
+    another after that layer, as by batch normalisation, and the held-out gradient takes little
+    more than a forward pass: cheap enough for a teacher step after every student step. A weight
+    that the layer shares with another, as a tied head does with an embedding, counts in all of
+    its uses, at the cost of a backward pass to the first. An approximation, which leaves out
+    what the weights do to all other layers.
 
     Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
     gradient-alignment reward, section 3 (``evaluate_on="next"``). Gradients of the last layer
@@ -98,11 +100,11 @@ class Lookahead(OneStep):
             raise ValueError(f"micro_batch={problem.micro_batch} does not work here: {reason}.")
         self.product.check(problem)
         if (layer := self.recorded_layer(problem)) is not None:
-            params = problem.student.params
-            if not any(p.requires_grad for p in of_layer(params, layer).values()):
+            params, names = problem.student.params, _names_of(problem, layer)
+            if not any(p.requires_grad for name, p in params.items() if name in names):
                 raise UnsupportedStudentError(
                     f"layers='last' is about the student's layer '{layer}', of which the "
-                    "optimiser moves no parameter of its own: use layers='all'."
+                    "optimiser moves no parameter: use layers='all'."
                 )
 
     @property
@@ -116,8 +118,7 @@ class Lookahead(OneStep):
 
     def records(self, problem: BilevelProblem) -> bool:
         """Whether to record the step's passes."""
-        layer = self.recorded_layer(problem)
-        if layer is None or statistics_after(problem.student.module, layer):
+        if self.layers == "all":
             return self.product.records(problem)
         return isinstance(self.product, DotProducts) and not is_attached(problem.teacher)
 
@@ -129,9 +130,9 @@ class Lookahead(OneStep):
         assert start is not None
         virtual = self.mode == "virtual"
         end = virtual_step(window) if virtual else window.end
-        names = step.settings.keys()
+        names: Collection[str] = step.settings.keys()
         if (layer := self.recorded_layer(problem)) is not None:
-            names = of_layer(step.settings, layer).keys()
+            names = _moved_of(problem, step, layer)
         evaluation = window.held_out_loss or problem.held_out_gradients(
             end, phi, held_out, names
         )
@@ -140,7 +141,7 @@ class Lookahead(OneStep):
         if problem.max_norm is None:
             window = replace(window, steps=(step.moving(names),))
         else:  # the norm is that of all gradients
-            others = step.settings.keys() - names
+            others = step.settings.keys() - set(names)
             adjoint |= {k: torch.zeros_like(start.params[k]) for k in others}
         v = {k: g for k, g in back(problem, window, phi, adjoint).items() if k in names}
         mixed = self.product.mixed_of_step(problem, start, phi, step, v, window.observed)
@@ -151,9 +152,20 @@ class Lookahead(OneStep):
         return Estimate(plus(total, mixed), evaluation.loss, facts)
 
 
-def of_layer(named: Mapping[str, Any], layer: str) -> dict[str, Any]:
-    """What is about the parameters of one module, by name."""
-    return {name: x for name, x in named.items() if name.startswith(f"{layer}.")}
+def _names_of(problem: BilevelProblem, layer: str) -> set[str]:
+    return names_within(problem.student.module, [layer])
+
+
+def _moved_of(problem: BilevelProblem, step: Step, layer: str) -> list[str]:
+    # the parameters of one module that the step moves
+    own = _names_of(problem, layer)
+    if moved := [name for name in step.settings if name in own]:
+        return moved
+    raise UnsupportedStudentError(
+        f"layers='last' is about the student's layer '{layer}', the nn.Linear registered last, "
+        "which takes no part in the step: its loss reaches none of the layer's parameters. Use "
+        "layers='all', or register the layer that gives the outputs last."
+    )
 
 
 def virtual_step(window: Window) -> StudentState:

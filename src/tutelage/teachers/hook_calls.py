@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,9 @@ from tutelage.functional.trees import dtypes_in, in_dtype
 from tutelage.precision import FULL, autocast_now
 from tutelage.teacher import constants_of, implements
 from tutelage.types import Batch, Observation, Params, PreparedBatch, as_prepared
+
+_CALLED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+"""hooks whose first call has left constant buffers as they are"""
 
 
 class _HookCall(nn.Module):
@@ -125,7 +129,8 @@ def _call(
     """Call a hook on other parameters and buffers than the teacher's own.
 
     Buffers that the hook writes to go to ``buffers_out``; the teacher itself is unchanged.
-    Constant buffers are not copied, and a hook that writes to one is refused.
+    Constant buffers are copied for a hook's first call alone; a hook that writes to one is
+    refused.
     """
     dtype = _wider(teacher, params, args)
     if dtype is not None:
@@ -136,13 +141,14 @@ def _call(
         return getattr(teacher, hook)(*args)
     before = dict(teacher.named_buffers()) | dict(buffers)
     constant = constants_of(teacher)
+    first = bool(constant) and hook not in _CALLED.get(teacher, ())
     copies = {
-        name: b if name in constant and not b.is_inference() else b.clone()
+        name: b if name in constant and not (first or b.is_inference()) else b.clone()
         for name, b in before.items()
     }
     if dtype is not None:
         copies = {k: b.to(dtype) if b.is_floating_point() else b for k, b in copies.items()}
-    writes = buffers_out is not None and not torch.is_inference_mode_enabled()
+    writes = (first or buffers_out is not None) and not torch.is_inference_mode_enabled()
     versions = {name: b._version for name, b in copies.items()} if writes else {}
     untraced = _running_statistics(teacher) if writes else frozenset()
     state = {f"teacher.{name}": x for name, x in (params | copies).items()}
@@ -154,9 +160,12 @@ def _call(
             raise UsageError(
                 f"{type(teacher).__name__}.{hook} writes to the buffer {name}, which "
                 "constant_buffers names: leave it out there."
+                + ("" if first else " The buffer was written to before this was noticed.")
             )
         if buffers_out is not None and written:
             buffers_out[name] = after.detach().to(before[name].dtype)
+    if first and writes:
+        _CALLED.setdefault(teacher, set()).add(hook)
     return found
 
 

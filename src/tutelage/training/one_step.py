@@ -58,7 +58,8 @@ class OneStepUpdater:
         self.updater = updater
         signal, module = updater.signal, problem.student.module
         layer = signal.recorded_layer(problem) if isinstance(signal, OneStep) else None
-        self.recorder = Recorder(module, layers=None if layer is None else [layer])
+        alone = layer is not None
+        self.recorder = Recorder(module, layers=[layer] if alone else None, exact=alone)
         self.pending: Pending | None = None
 
     def observed_passes(
