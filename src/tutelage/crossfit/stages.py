@@ -110,7 +110,7 @@ class CrossFitted(NamedTuple):
     accuracy: float
     """of the selected stage on the checked examples, 0..1"""
     note: str
-    """what asks for caution: that plain students are hardly better than chance; else empty"""
+    """a caution that plain students are hardly better than chance; empty if they are better"""
 
 
 @dataclass(frozen=True, eq=False)
