@@ -27,7 +27,7 @@ TRIED = tuple(
 )
 """of which the one is chosen whose student predicts given labels of the first fold best"""
 STRONGER = FoldSettings(1 / 3, 100.0)
-"""tried besides for ``regularised``; on soft targets students may learn nothing with it"""
+"""tried besides for ``regularised``; on soft targets some students fail with it"""
 LATER_SHARE = 1 / 6
 """share: how long students of folds go on under the corrected loss, and how long
 fresh ones train on posteriors"""
