@@ -58,7 +58,7 @@ SIGNALS: dict[str, Signal] = {
     "Lookahead, ghost": Lookahead(Alignment("ghost")),
     "Lookahead, forward": Lookahead(Alignment("forward")),
     "Lookahead, re-step": Lookahead(mode="restep"),
-    "Lookahead, next judges": Lookahead(evaluate_on="next"),
+    "Lookahead, next batch": Lookahead(evaluate_on="next"),
     "GradientAlignment": GradientAlignment(),
 }
 ALIKE: dict[str, tuple[Signal, Signal]] = {

@@ -113,7 +113,7 @@ def ours(norm: Norm) -> dict[str, Build]:
         "ours, online, forward": Shown(Alignment("forward")),
         "ours, online, lean": Shown(Alignment("one-sided")),
         "ours, online, central": Shown(Alignment("difference")),
-        "ours, next judges": Shown(evaluate_on="next"),
+        "ours, next batch": Shown(evaluate_on="next"),
         "ours, next, ghost": Shown(Alignment("ghost"), evaluate_on="next"),
         "ours, next, lean": Shown(Alignment("one-sided"), evaluate_on="next"),
     }

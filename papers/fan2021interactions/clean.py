@@ -109,7 +109,7 @@ ROWS = {
 }
 """what the paper calls them"""
 SMALL: Mapping[str, Any] = {"student": "cnn", "examples": 2000, "augment": "none", "epochs": 20}
-"""the small network at mini scale, with steps enough to learn its images by heart"""
+"""the small network at mini scale, with steps enough to memorise its images"""
 MANY: Mapping[str, Any] = {**SMALL, "examples": 5000}  # the same for a hundred classes
 FEW = {"goal_steps": 200, "goal_every": 10, "episodes": 10}
 GOALS = {"cifar10": (0.25, 0.8), "cifar100": (0.05, 0.4)}

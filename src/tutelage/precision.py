@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 FULL = torch.float32
-"""stands for ``torch.autocast`` being off, since it never casts to this type"""
+"""means that ``torch.autocast`` is off, since it never casts to this type"""
 
 
 def autocast_now(device: torch.device) -> torch.dtype:

@@ -88,7 +88,7 @@ def evaluate(comparison: Comparison, arms: Arms) -> ComparisonResult:
     rows = [row for row in zip(*columns, strict=True) if all(_finite(v) for v in row)]
     lost = len(columns[0]) - len(rows)
     if len(rows) < 2 or lost:
-        why = f"{lost} seeds without a finite number" if lost else "one seed cannot tell chance"
+        why = f"{lost} seeds without a finite number" if lost else "one seed gives no interval"
         known_fields = comparison.text, comparison.measures, UNDECIDED, len(rows)
         return ComparisonResult(*known_fields, None, None, None, None, None, why)
     return _tested(comparison, [difference(comparison, row) for row in rows])

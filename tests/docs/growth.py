@@ -35,7 +35,7 @@ def lines() -> dict[str, list[Row]]:
 
 def table() -> str:
     found = [
-        "| line | points: time | exponent at the end | growth | n |",
+        "| line | points: time | exponent at the end | growth of time | n |",
         "|---|---|---|---|---|",
     ]
     for name, points in lines().items():
@@ -58,13 +58,14 @@ def growth(points: Sequence[Row]) -> str:
     each = [row["time"] / row["place"] for row in points]
     least = each.index(min(each))
     if max(each[least:]) > SAME * each[least]:
-        return f"faster from {points[least]['place']:,} on"
+        return f"more than in proportion from {points[least]['place']:,} on"
     linear = len(each) - 1
     while linear and max(each[linear - 1 :]) <= SAME * min(each[linear - 1 :]):
         linear -= 1
     if linear == len(each) - 1:
-        return "none" if max(times) <= SAME * min(times) else "slower throughout"
-    return f"linear from {points[linear]['place']:,} on" if linear else "linear throughout"
+        return "none" if max(times) <= SAME * min(times) else "less than in proportion"
+    place = f" from {points[linear]['place']:,} on" if linear else ""
+    return f"in proportion{place}"
 
 
 def figure() -> str:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.docs import costs, grid, growth, pays, wrong_labels
+from tests.docs import costs, crossfit_costs, grid, growth, pays, wrong_labels
 from tests.docs.measured import ROOT, gains_table
 from tests.versions import table as versions
 
 TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "controls": {"crossfit-costs": crossfit_costs.costs},
     "choose": {"grid": grid.table, "gains": gains_table},
     "inspection": wrong_labels.TABLES,
     "performance": {**costs.TABLES, "growth": growth.table},

@@ -54,14 +54,14 @@ def test_the_figure_of_how_costs_grow_is_what_was_measured() -> None:
     ("times", "said"),
     [
         ((1, 1.01, 0.99, 1.1), "none"),
-        ((1, 1.1, 1.3, 1.6), "slower throughout"),
-        ((1, 1.2, 2.3, 4.7), "linear from 2 on"),
-        ((1, 2.1, 4.1, 8.0), "linear throughout"),
-        ((1, 2.1, 4.5, 9.6), "faster from 1 on"),
-        ((1, 1.5, 3.6, 9.0), "faster from 2 on"),
+        ((1, 1.1, 1.3, 1.6), "less than in proportion"),
+        ((1, 1.2, 2.3, 4.7), "in proportion from 2 on"),
+        ((1, 2.1, 4.1, 8.0), "in proportion"),
+        ((1, 2.1, 4.5, 9.6), "more than in proportion from 1 on"),
+        ((1, 1.5, 3.6, 9.0), "more than in proportion from 2 on"),
     ],
 )
-def test_growth_is_told_from_neighbouring_points(times, said) -> None:
+def test_growth_follows_from_neighbouring_points(times, said) -> None:
     points = [{"place": 2**n, "time": time} for n, time in enumerate(times)]
     assert growth.growth(points) == said
 

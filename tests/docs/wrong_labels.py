@@ -14,6 +14,8 @@ SHORT = {
     "normalized_margin": "margin",
     "confidence_weighted_entropy": "entropy",
 }
+NAMED = {UNTAUGHT: "plain", BOTH: "plain and corrected"}
+"""students of folds, where the page has another name than the stored figures"""
 Row = Mapping[str, Any]
 
 
@@ -74,8 +76,8 @@ def rankings(kind: str) -> str:
     by_auroc, by_precision = (sum(column) for column in zip(*each, strict=True))
     lines += [
         "",
-        f"Above cleanlab's best of {len(CELLS)} cells: AUROC in {by_auroc}, precision in "
-        f"{by_precision}, both in {sum(map(all, each))}.",
+        f"Above cleanlab's best ranking, of {len(CELLS)} cells: AUROC in {by_auroc}, "
+        f"precision in {by_precision}, both in {sum(map(all, each))}.",
     ]
     return "\n".join(lines)
 
@@ -107,7 +109,7 @@ def beside_given() -> str:
 def intervals() -> str:
     lines = [
         "| number of wrong labels | predictions | within the 90% interval | mean width, % of "
-        "the labels meant |",
+        "these labels |",
         "|---|---|---|---|",
     ]
     for what, count, interval, of in (
@@ -120,7 +122,8 @@ def intervals() -> str:
             width = statistics.fmean(
                 (row[interval][1] - row[interval][0]) / max(1, row[of]) for row in rows
             )
-            lines.append(f"| {what} | {kind} | {held} of {len(rows)} | {100 * width:.0f} |")
+            by = NAMED.get(kind, kind)
+            lines.append(f"| {what} | {by} | {held} of {len(rows)} | {100 * width:.0f} |")
     return "\n".join(lines)
 
 

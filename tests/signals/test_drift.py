@@ -93,7 +93,7 @@ TAKEN = {
 def test_a_window_that_curvature_spoils_is_refused_at_the_first_look(run) -> None:
     tutor = tutor_for(REFUSED[run], Reversible(REFUSED[run].steps))
     with pytest.raises(
-        InexactWindowError, match=r"Reversing .* Look back over about \d+ steps"
+        InexactWindowError, match=r"Reversing .* Use a window of about \d+ steps"
     ):
         take(tutor, REFUSED[run])
     assert not learnt(tutor).any()
@@ -114,7 +114,7 @@ def test_the_steps_that_the_error_names_are_taken(steps) -> None:
     run = REFUSED["warmed up"]._replace(warm=1.0, rate=0.5, steps=steps)
     with pytest.raises(InexactWindowError) as caught:
         take(tutor_for(run, Reversible(run.steps)), run)
-    most = int(str(caught.value).split("Look back over about ")[1].split()[0])
+    most = int(str(caught.value).split("Use a window of about ")[1].split()[0])
     assert 2 <= most < run.steps
     shorter = run._replace(steps=most)
     take(tutor_for(shorter, Reversible(most)), shorter)

@@ -90,7 +90,7 @@ def test_a_sequence_has_no_label_to_show() -> None:
     seen = Observation(torch.zeros(2), torch.zeros(2, 3, C), {}, PROGRESS)
     for label, surface in ((True, ()), (False, ("prediction",))):
         teacher = InternalState(student(), classes=C, label=label, surface=surface)
-        with pytest.raises(UsageError, match="sequence has no one label"):
+        with pytest.raises(UsageError, match="sequence has no single label"):
             teacher.weigh(prepared, seen)
 
 
@@ -281,7 +281,7 @@ def test_a_tap_that_another_student_lacks_is_refused_at_its_first_step() -> None
 
 
 def test_a_teacher_that_would_see_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="would see nothing"):
+    with pytest.raises(UsageError, match="would have no input"):
         InternalState(student(), classes=C, label=False)
 
 

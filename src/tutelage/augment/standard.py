@@ -11,7 +11,7 @@ from tutelage.augment.geometry import cut_out
 from tutelage.errors import UsageError, nearest
 
 MODES = ("reflect", "zeros")
-"""what stands beyond the edge: the image mirrored about its edge pixels, or black"""
+"""what is beyond the edge: the image mirrored about its edge pixels, or black"""
 SHIFT, MIRROR, SPOT = 201, 202, 203
 """streams of draws by example"""
 
@@ -66,7 +66,7 @@ def crop_and_flip(
     mode: str = "reflect",
     flip: bool = True,
 ) -> Shaped[Tensor, "B C H W"]:
-    """``random_crop``, then ``random_flip`` where asked for.
+    """``random_crop``, then ``random_flip`` if ``flip``.
 
     One gather over the whole batch; the random numbers are drawn on the CPU, so that they do
     not depend on the device. An unknown mode, and a padding that is negative or too wide to

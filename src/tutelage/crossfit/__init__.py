@@ -1,10 +1,10 @@
 """Cross-fitting: a prediction for every example by a student that was not trained on it.
 
-For data with wrong labels of which a few are checked: the predictions, with the class
-transitions that the checked labels show, say which labels are wrong and what to train on in
-their place. It knows tensors and the functions that the caller trains students with, and no
-teacher, data set or training loop. Start with ``stratified_folds`` and ``out_of_fold``, or with
-``cross_fit`` for the whole procedure.
+For data with wrong labels of which a few are checked: from the predictions, and the class
+transitions estimated by the checked labels, follow the labels that are probably wrong and the
+targets to train on in place of all labels. Its functions take tensors, and functions of the
+caller that train students; they use no teacher, data set or training loop. Start with
+``stratified_folds`` and ``out_of_fold``, or with ``cross_fit`` for the whole procedure.
 """
 
 from tutelage.crossfit.folds import stratified_folds

@@ -39,7 +39,7 @@ class Predicted(NamedTuple):
 
 
 def folds_note(predicted: Predicted) -> str:
-    """What asks for caution in plain students of folds; empty where they are above chance."""
+    """A caution that plain students of folds are at chance; empty where they are above."""
     note = predicted.note(
         "plain students of folds", "given labels that they were not trained on"
     )

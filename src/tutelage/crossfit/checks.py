@@ -33,7 +33,7 @@ def require_probabilities(name: str, rows: Tensor) -> None:
 def require_labels(name: str, labels: Tensor, rows: int, classes: int | None = None) -> Tensor:
     """Labels in int64; raises unless they are one class a row. Waits for the device.
 
-    None stands for a number of classes that is not known yet.
+    None: the number of classes is not known yet.
     """
     require_tensors("cross-fitting", **{name: labels})
     integral = not (

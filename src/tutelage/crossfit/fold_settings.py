@@ -27,7 +27,7 @@ TRIED = tuple(
 )
 """of which the one is chosen whose student predicts given labels of the first fold best"""
 STRONGER = FoldSettings(1 / 3, 100.0)
-"""tried besides for ``regularised``; under soft targets students collapse with it"""
+"""tried besides for ``regularised``; on soft targets some students fail with it"""
 LATER_SHARE = 1 / 6
 """share: how long students of folds go on under the corrected loss, and how long
 fresh ones train on posteriors"""
@@ -58,7 +58,7 @@ def distilled_settings(chosen: FoldSettings) -> FoldSettings:
 
 
 def times_seen(checked: int, others: int) -> int:
-    """How often a distilled student sees each of its checked examples in an epoch.
+    """How often a distilled student is trained on each of its checked examples in an epoch.
 
     Three times, or as often as they do not outnumber the other examples, once at least.
     """

@@ -81,8 +81,8 @@ def label_errors(
     ours; the ranges were chosen on two seeds of CIFAR-10N that no reported figure uses.
 
     Args:
-        probabilities: [N, C], by students that never saw the example, trained on given labels
-            as they are or with a corrected loss.
+        probabilities: [N, C], by students that were not trained on the example, with given
+            labels as they are or with a corrected loss.
         given: The given labels [N].
         checked_probabilities: The same students' probabilities of H examples whose right class
             is known [H, C]; None: no example is checked.

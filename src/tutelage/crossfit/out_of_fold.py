@@ -43,8 +43,8 @@ def out_of_fold(
             fold: otherwise what it gives depends on which folds came before.
         folds: The fold of each example, 0..F-1, as ``stratified_folds`` gives them.
         labels: What is trained on [N] or [N, C]; they enter the cache's key alone.
-        jobs: How many folds are trained at once, in processes of joblib; ``fit`` must bear
-            being sent there.
+        jobs: How many folds are trained at once, in processes of joblib; ``fit`` must be
+            picklable by cloudpickle.
         cache: A folder with a file for each fold that is done, so that a run that was ended
             goes on where it was. It is made where it is missing.
         key: Whatever else the predictions depend on, such as data set, student and settings in

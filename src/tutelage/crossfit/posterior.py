@@ -43,7 +43,7 @@ def label_posterior(
     itself.
 
     Args:
-        probabilities: p(right class | input) [N, C], by students that never saw the example.
+        probabilities: p(right class | input) [N, C], by students that were not trained on it.
         transitions: C [C, C]: a row for each right class, a column for each given label.
         given: The given labels g [N].
 
@@ -90,7 +90,7 @@ def refined_transitions(
     Observer Error-Rates Using the EM Algorithm, for one observer of cases with priors p_i.
 
     Args:
-        probabilities: p(right class | input) [N, C], by students that never saw the example.
+        probabilities: p(right class | input) [N, C], by students that were not trained on it.
         transitions: The rough ones [C, C].
         given: The given labels [N].
         steps: Of expectation maximisation, 0 and above. They fit C more closely to given labels
@@ -137,7 +137,7 @@ def label_issues(probabilities: Tensor, given: Tensor) -> Bool[Tensor, "N"]:
     not; this takes the most probable likely one, as the paper does.
 
     Args:
-        probabilities: [N, C], by students that never saw the example.
+        probabilities: [N, C], by students that were not trained on it.
         given: The given labels [N].
 
     Returns:

@@ -1,4 +1,7 @@
-"""Cross-fitting in rounds, by any training loop: plain, corrected and distilled students."""
+"""Cross-fitting in rounds, by any training loop: plain, corrected and distilled students.
+
+``FoldStages`` defines the three.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +87,7 @@ class StagePredictions(NamedTuple):
 
     train: Float[Tensor, "N C"]
     """of each training example, by the student that was not trained on it. Its given label
-    reaches a distilled student all the same, through posteriors by other corrected students"""
+    affects a distilled student all the same, by posteriors of other corrected students"""
     checked: Float[Tensor, "H C"]
     """of each checked example, by the student that was not trained on it"""
     checked_mean: Float[Tensor, "H C"]
@@ -110,7 +113,7 @@ class CrossFitted(NamedTuple):
     accuracy: float
     """of the selected stage on the checked examples, 0..1"""
     note: str
-    """what asks for caution: that plain students are hardly better than chance; else empty"""
+    """a caution that plain students are hardly better than chance; empty if they are better"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +124,7 @@ class FoldStages:
     loss that is corrected by the class transitions which the checked examples show. The
     distilled ones are fresh, and train on the posteriors by the corrected ones and on the
     checked examples of other folds. No other student is trained on checked examples, so that a
-    checked label reaches the students that predict it through the C x C transitions alone.
+    checked label affects the students that predict it by the C x C transitions alone.
     """
 
     given: Int64[Tensor, "N"]
@@ -184,7 +187,7 @@ class FoldStages:
     ) -> list[FoldTraining]:
         """Students that try weight decays on the first fold's posteriors alone.
 
-        They see no checked example, so that all of these evaluate them.
+        They are not trained on checked examples, so that all of these evaluate them.
         """
         plain, targets = self.plain(0, settings), self._soft_labels(before)
         return [
@@ -297,12 +300,12 @@ def cross_fit(
     Four plain students of the first fold try lengths and weight decays (``TRIED``); those that
     predict its given labels best are taken for all plain students. The mean of their
     predictions of the checked examples estimates the class transitions. Each plain student
-    goes on under the loss corrected by them; with two rounds, fresh students train on the
-    posteriors by these and on the checked examples of other folds, with a quarter of the
-    weight decay where the checked examples show that to be better. Nothing but the C x C
-    transitions carries a checked label to a student that predicts this example. A final
-    student is then trained on ``posterior`` and the checked examples, or on the given labels
-    and the checked examples where ``selected`` is 0. ``tutelage.fit`` does all of this.
+    goes on as a corrected one, under the loss corrected by them; with two rounds, fresh
+    distilled students train on the posteriors by these and on the checked examples of other
+    folds, with a quarter of the weight decay where the checked examples show that to be better.
+    A checked label affects a student that predicts its example by the C x C transitions alone.
+    A final student is then trained on ``posterior`` and the checked examples, or on the given
+    labels and the checked examples where ``selected`` is 0. ``tutelage.fit`` does all of this.
 
     Source: correction is the gold loss correction of Hendrycks et al. 2018 within folds;
     the refinement of transitions follows Dawid and Skene 1979; the rest is ours.

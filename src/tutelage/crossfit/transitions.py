@@ -121,7 +121,7 @@ class ForwardCorrected:
     transitions: Tensor
     """[C, C]: a row for each right class, a column for each given label; rows sum to one"""
     ignored: tuple[int, ...] = ()
-    """labels that stand for none, as in ``labels.CrossEntropy``"""
+    """labels that mean no label, as in ``labels.CrossEntropy``"""
 
     def __post_init__(self) -> None:
         if self.transitions.ndim != 2 or len(set(self.transitions.shape)) != 1:

@@ -83,7 +83,7 @@ def fit(
 
     **Without a teacher by cross-fitting**, much as the arm ``cross-fitted`` of ``tutelage
     train``. Copies of the student are trained on all folds but one, allow for the class
-    transitions that the checked examples show, and predict the fold that they did not see; the
+    transitions that the checked examples show, and predict the fold left out; the
     posteriors of the right classes train fresh copies, which predict likewise. The student is
     then trained on the checked examples and, in place of the given labels, on the posterior
     over the right class of each. Where the given labels show that more weight decay predicts

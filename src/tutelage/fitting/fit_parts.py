@@ -113,7 +113,7 @@ class FitParts:
         return {name: part for name, part in named.items() if part is not None}
 
     def marks(self) -> dict[str, Any]:
-        """What tells a run on these examples from others: lengths, and checksums of tensors."""
+        """What identifies a run on these examples: lengths, and checksums of tensors."""
         named = {
             "training": self.train,
             "validation": self.validation,
@@ -140,7 +140,7 @@ class FitParts:
         )
 
     def notes(self, steps: int, *, learns: bool, short: str) -> tuple[str, ...]:
-        """What about a run asks for caution."""
+        """Cautions about a run."""
         found = [self.missing_classes()]
         if learns and steps < FEW_STEPS:
             found.append(

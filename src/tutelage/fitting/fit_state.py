@@ -43,7 +43,7 @@ class Checkpoint:
 
     folder: Path | None
     run: Mapping[str, Any]
-    """what tells it from other runs, as plain values"""
+    """what identifies it, as plain values"""
 
     def save(self, tutor: Tutor, state: FitState) -> None:
         """Replace the file."""

@@ -24,7 +24,7 @@ class CrossFittedLabels(NamedTuple):
     decay_factor: float
     """of the student's weights, times that of its optimiser"""
     note: str
-    """what asks for caution; empty if nothing does"""
+    """a caution; empty if there is none"""
     at_chance: str = ""
     """that plain students of folds are hardly better than chance; empty if they are"""
 
@@ -54,7 +54,7 @@ class FitResult:
     """steps of the teacher's optimiser, those skipped for a gradient that is not finite left
     out"""
     notes: tuple[str, ...] = ()
-    """what about the run asks for caution"""
+    """cautions about the run"""
     targets: Tensor | None = None
     """[N, C]: what the student was trained on in place of the given labels, where that was
     something else"""
@@ -71,7 +71,7 @@ class FitResult:
         )
 
     def report(self) -> str:
-        """Say in a few lines what came out, and what asks for caution.
+        """The accuracies, the labels that are probably wrong and the cautions, in a few lines.
 
         Returns:
             Lines of text.

@@ -26,7 +26,7 @@ class StudentView:
 
     Args:
         module: The student.
-        optimizer: Its optimiser; what it moves is what learning signals look at.
+        optimizer: Its optimiser; signals differentiate with respect to what it updates.
     """
 
     def __init__(self, module: nn.Module, optimizer: Optimizer) -> None:

@@ -94,7 +94,7 @@ def has_last_linear(module: nn.Module) -> bool:
 
 
 def known_width(module: nn.Module, tap: str) -> int | None:
-    """The width of a submodule's output, if the layers around it tell.
+    """The width of a submodule's output, if it follows from the layers around it.
 
     That is so for a linear layer, and for a module whose output is what the last linear layer
     takes.

@@ -75,8 +75,8 @@ def _keep(accelerator: Accelerator, tutor: Tutor) -> None:
 class CheckpointFile:
     """A tutor's file in the checkpoint folders of an accelerator, one for each process.
 
-    What Accelerate itself keeps of a registered object, one pickle of the main process, says
-    which file that is; it asks for it after model and optimiser are back.
+    What Accelerate itself keeps of a registered object, one pickle of the main process, names
+    that file; it is loaded after model and optimiser.
     """
 
     tutor: Tutor

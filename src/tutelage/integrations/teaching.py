@@ -69,9 +69,9 @@ class Teaching:
             student: The student.
             optimizer: Its optimiser.
             total_steps: Student steps of the whole run, where that is known.
-            objective: What it is trained by, where nothing else was asked for.
+            objective: What it is trained by unless the teaching has its own.
             step_strategy: How a step is taken; None: ``PlainStep(max_norm)``.
-            processes: Those that train it together; None: as its wrapper tells.
+            processes: Those that train it together; None: those of its wrapper.
 
         Returns:
             The tutor, at its first step.

@@ -243,7 +243,7 @@ class TeachingTrainer(Trainer):
         self._kept = read_tutor_file(file)
         if "steps" not in self._kept:
             raise UsageError(
-                f"{file} holds the teacher alone, as save_only_model=True asks for: training "
+                f"{file} holds the teacher alone, because of save_only_model=True: training "
                 "cannot go on from that checkpoint."
             )
 

@@ -16,7 +16,7 @@ Log = Callable[[int, Mapping[str, float]], None]
 
 
 FLUSHED_EVERY = 10
-"""seconds until what was told can be seen"""
+"""seconds until what was logged is in the file"""
 
 
 class TensorBoard:

@@ -32,7 +32,7 @@ def weighted_loss(
     * ``None``: ``mean_i w_i l_i``.
 
     A batch (or group) whose weights are all zero gives 0 and zero gradients, never NaN. Sums
-    are taken in float32 or better. With ``counts`` c, ``c_i w_i`` stands for ``w_i``, and a
+    are taken in float32 or better. With ``counts`` c, ``c_i w_i`` replaces ``w_i``, and a
     mean over rows or examples is weighted by theirs: those of 0 are not in it.
 
     Args:

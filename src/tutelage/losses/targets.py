@@ -24,13 +24,13 @@ class CrossEntropy:
     """Cross entropy of every example in nats, with ignored labels.
 
     An example with an ignored label has loss 0 and, whatever its teacher says, weight 0: it
-    counts in no mean and gives no gradient. A batch without a label leaves the student alone.
-    Teachers do not see such examples. One that mixes examples before the
-    student sees them (``Blending``, ``Mixup``) needs labels for all.
+    counts in no mean and gives no gradient. A batch without a label does not change the
+    student. Teachers do not get such examples. One that mixes inputs of examples
+    (``Blending``, ``Mixup``) needs labels for all.
     """
 
     ignored: tuple[int, ...] = ()
-    """labels that stand for none, such as 255 and -1"""
+    """labels that mean no label, such as 255 and -1"""
 
     def __call__(self, logits: Float[Tensor, "B C"], targets: Tensor) -> Tensor:
         """One loss per example."""

@@ -13,7 +13,7 @@ SPREAD = 0.1
 """standard deviation of an embedding at the start; at torch's own 1 they hardly learn"""
 GAIN = 5**0.5
 """of either layer; weights are as much smaller, so that SGD learns as at 5 times the rate: 0.1,
-as for images, stands for the 0.5 that suits this model"""
+as for images, has the effect of the 0.5 that suits this model"""
 
 
 class Mean(nn.Module):

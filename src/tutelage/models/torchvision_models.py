@@ -1,13 +1,13 @@
 """Torchvision's classification models as students, untrained.
 
-Torchvision takes seconds to import, so it is imported where a model is asked for.
+Torchvision takes seconds to import, so it is imported when a model is built.
 """
 
 from torch import nn
 
 from tutelage.errors import MissingExtraError, UsageError, nearest
 
-# These two give the logits of extra heads too while they train, unless told not to.
+# In training these two also give the logits of extra heads, without these arguments.
 _PLAIN_OUTPUT: dict[str, dict[str, bool]] = {
     "googlenet": {"aux_logits": False, "init_weights": True},
     "inception_v3": {"aux_logits": False, "init_weights": True},

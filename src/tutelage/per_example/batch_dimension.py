@@ -19,7 +19,7 @@ from tutelage.randomness import seeded, seeded_generators
 Places = Mapping[tuple[str, int], Sequence[int | None]]
 """row dimension of every output, by the module's name and the number of its call"""
 FEW = 3
-"""rows that are enough to tell where they are"""
+"""rows that are enough to find their dimension"""
 MANY = 64
 """rows of the probe for students with batch normalisation"""
 TOLERANCE = 1e-4
@@ -34,7 +34,7 @@ def find_places(
     """Find batch dimensions by scaling the loss of each row.
 
     Where the loss of row i is multiplied, row i of every gradient is, and nothing else: that
-    tells positions from examples where their numbers agree, and finds modules that mix rows.
+    distinguishes positions from examples of the same number, and finds modules that mix rows.
     """
     few = min(rows, MANY if any(map(uses_batch_statistics, student.modules())) else FEW)
     outputs: dict[tuple[str, int], list[Tensor]] = {}

@@ -18,7 +18,7 @@ FIRST = 4
 MOST = 64
 """different graphs of one student up to which a new one is checked"""
 DIGIT = 16
-"""factors that tell rows apart: powers of two, by which numbers are multiplied exactly"""
+"""factors that distinguish rows: powers of two, by which numbers are multiplied exactly"""
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 """largest gap relative to the sum of absolute values; ``ROUNDED`` for shorter floats"""
 ROUNDED = 3e-2
@@ -86,9 +86,9 @@ class RowCheck:
         self.outputs: list[Tensor] = []
         """what the student gave, call by call"""
         self.found: dict[tuple[int, int], tuple[Tensor, Tensor]] | None = None
-        """what came to the modules' outputs in a backward pass of the check; else None"""
+        """gradients of the modules' outputs in a backward pass of the check; else None"""
         self.reason = ""
-        """why rows cannot be told apart; empty where they can"""
+        """why rows cannot be distinguished; empty where they can"""
 
     def keep_outputs(self, result: object) -> None:
         """Collect the outputs of a call of the student."""
@@ -220,7 +220,7 @@ def in_proportion(
 
 
 def factors_for(losses: Tensor, number: int, digits: int) -> list[Tensor]:
-    """Ones, and two sets of powers of two that tell 256 rows apart."""
+    """Ones, and two sets of powers of two that distinguish 256 rows."""
     rows = len(losses)
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(number))
     parts = [order % DIGIT, order // DIGIT % DIGIT][: digits if rows > DIGIT else 1]

@@ -70,7 +70,7 @@ def forward_difference_dots(
 def full_precision(params: Params, direction: Params) -> tuple[Params, Params]:
     """Parameters and direction in float32 or better.
 
-    Half precision cannot tell two students apart that are so near.
+    In half precision parameters that are so near are equal.
     """
     return {k: wide(params[k].detach()) for k in direction}, {
         k: wide(g) for k, g in direction.items()

@@ -51,7 +51,7 @@ class Call:
 
     @property
     def reached(self) -> bool:
-        """Whether a gradient came to the call's outputs."""
+        """Whether the call's outputs have a gradient."""
         return bool(self.sums) or any(out.delta is not None for out in self.outputs)
 
     def receive(self, place: int, delta: Tensor) -> None:
@@ -96,7 +96,7 @@ class Call:
         if self.given.overwritten:
             raise RuntimeError(
                 f"The inputs of the student's module '{self.unit.name}' were overwritten "
-                "before the dot products were asked for. Give every batch its own memory."
+                "before the dot products were computed. Give every batch its own memory."
             )
         with torch.autocast(next(iter(local.values())).device.type, enabled=False):
             return self.moved_dots(local)

@@ -48,7 +48,7 @@ class Recording:
 
         Args:
             losses: Of the rows [B], attached to the student's graph.
-            row_by_row: Whether the objective is known to look at one row at a time.
+            row_by_row: Whether each loss is known to depend on its own row alone.
         """
         self.check.verify(losses, row_by_row=row_by_row)
 
@@ -96,7 +96,7 @@ class Recording:
     def _fitting(self, direction: Params) -> Params:
         if self.called and not self.gradient:
             raise UsageError(
-                "No gradient came to what was recorded. Run the backward pass inside of the "
+                "No recorded output has a gradient. Run the backward pass inside of the "
                 "block of Recorder.record."
             )
         for name in direction:

@@ -154,7 +154,7 @@ def require_little_drift(steps: Sequence[Step], params: Params) -> None:
     if growth * precision > WORST_DRIFT:
         each = math.log(growth) / len(steps)
         most = int(math.log(WORST_DRIFT / precision) / each) if precision < WORST_DRIFT else 0
-        fewer = f"Look back over fewer steps, {most} at most, train" if most else "Train"
+        fewer = f"Use a window of fewer steps, {most} at most, train" if most else "Train"
         raise ValueError(
             f"Reversing {len(steps)} steps would amplify rounding to about "
             f"{growth * precision:.0e}, above {WORST_DRIFT:.0e}. {fewer} in float64, or use "
@@ -235,7 +235,7 @@ def require_undone(estimate: Estimate, undone: UndoneWindow, end: StudentState) 
     most, aim = 0, WORST_ERROR / 4  # rounding differs by so much from one length to another
     if precision < aim:
         most = max(int(steps * math.log(aim / precision, error / precision)), 1)
-    fewer = f"Look back over about {most} steps, lower" if most else "Lower"
+    fewer = f"Use a window of about {most} steps, lower" if most else "Lower"
     far = undone.reconstruction_error() > FAR * undone.amplified()
     cause = f"{CHANGED} If nothing was changed, rounding" if far else "rounding"
     raise InexactWindowError(

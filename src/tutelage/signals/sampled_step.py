@@ -149,9 +149,9 @@ def require_own_weights(
         if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
             raise UsageError(
                 f"{type(problem.teacher).__name__} samples in prepare and weighs a row by the "
-                "other "
-                "rows of its batch, so that an action changes what other examples count, which "
-                "no reward of its own tells. Weigh each row by itself, or use NextStepLoss."
+                "other rows of its batch, so that an action changes the weights of other "
+                "examples, which its own reward does not include. Weigh each row by itself, or "
+                "use NextStepLoss."
             )
 
 

@@ -86,7 +86,7 @@ class InternalState(Teacher):
         size = max((place.stop for place in self.columns().values()), default=0)
         if size == 0:
             raise UsageError(
-                "The teacher would see nothing. Give it a tap, the label or surface facts."
+                "The teacher would have no input. Give it a tap, the label or surface facts."
             )
         self.hidden_layers = hidden_layers
         self.width = size if width is None else width
@@ -110,16 +110,16 @@ class InternalState(Teacher):
     def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] in (0, 1).
 
-        Note: raises ``UsageError`` where it looks at the label or prediction, but rows are
-        sequences or the student tells another number of classes apart than it was made for.
+        Note: raises ``UsageError`` where it uses the label or prediction, but rows are
+        sequences or the student has another number of classes than the teacher.
         """
         logits = observation.logits
         if self.label or "prediction" in self.surface:
             self._require_classes(logits)
-        looks = self.label or "margin" in self.surface
+        has_label = self.label or "margin" in self.surface
         one_hot = (
             _one_hot(prepared.targets, logits.shape[-1]).to(logits.dtype)
-            if looks
+            if has_label
             else torch.zeros_like(logits)
         )
         seen = [internal_of(observation, tap, self.tap_width) for tap in self.taps]
@@ -132,14 +132,14 @@ class InternalState(Teacher):
     def _require_classes(self, logits: Tensor) -> None:
         if logits.ndim == 3:
             raise UsageError(
-                "A sequence has no one label or prediction to show the teacher: give "
+                "A sequence has no single label or prediction as a teacher's input: give "
                 "label=False, and surface facts other than 'prediction'."
             )
         if logits.shape[1] != self.classes:
             raise UsageError(
-                f"The teacher was made for {self.classes} classes, but the student tells "
-                f"{logits.shape[1]} apart: make one with classes={logits.shape[1]}, or zero "
-                "what it knows of classes by teachers.for_other_classes."
+                f"The teacher was made for {self.classes} classes, but the student has "
+                f"{logits.shape[1]}: make one with classes={logits.shape[1]}, or zero its "
+                "parameters of classes by teachers.for_other_classes."
             )
 
 

@@ -22,10 +22,10 @@ class MetaLabelCorrection(nn.Module):
 
     Note: the paper's teacher learns from the last student step, with the steps before it in a
     moving sum of Hessian terms (its k-step gradient); here any signal teaches it. Its code can
-    train the student on the held-out examples, too; here it sees these in verdicts alone.
+    train the student on the held-out examples, too; here they are for the held-out loss alone.
 
     Args:
-        student: The student; it is looked at here and not kept.
+        student: The student; its shapes are read here, and it is not kept.
         classes: C, the number of classes.
         tap: The student's module whose flattened output is h(x).
         embedding: Numbers for each given label.

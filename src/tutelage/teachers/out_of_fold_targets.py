@@ -1,4 +1,4 @@
-"""Targets and weights from predictions by students that never saw the example."""
+"""Targets and weights from predictions by students that were not trained on the example."""
 
 import math
 from typing import ClassVar
@@ -203,7 +203,7 @@ class OutOfFoldTargets(nn.Module):
         return self.logits(prepared.ids)[:, 0].sigmoid()
 
     def targets(self) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N"]]:
-        """What it has come to, for another round of folds or to look at.
+        """The present targets and weights, for another round of folds or for inspection.
 
         Returns:
             By rising id: the targets of all examples, and their weights in (0, 1).

@@ -26,7 +26,7 @@ class AccuracyGoal(NamedTuple):
     """When an episode ends."""
 
     accuracy: float
-    """tau: held-out accuracy to come to, in 0..1"""
+    """tau: held-out accuracy to reach, in 0..1"""
     steps: int
     """T': student steps after which it is given up"""
     every: int = 1

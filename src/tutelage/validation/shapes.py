@@ -9,7 +9,7 @@ from tutelage.errors import UnknownLabelError, UsageError, first_few
 from tutelage.types import Batch, Outputs, PreparedBatch
 
 TORCH_IGNORES = -100
-"""the label that torch's losses leave out of a mean unless told otherwise"""
+"""the label that torch's losses leave out of a mean by default"""
 
 
 def require_batch(name: str, batch: Batch, *, empty: bool = True) -> Batch:

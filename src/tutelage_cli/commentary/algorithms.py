@@ -57,7 +57,7 @@ class ManyRuns:
     """Algorithm 1 of Raghu et al. 2021: a fresh student in each episode, then a teacher step.
 
     Args:
-        settings: What was asked.
+        settings: Of the command.
         streams: The batches.
     """
 
@@ -102,7 +102,7 @@ class OneRun:
     """Algorithm 2 of Raghu et al. 2021: one student, a teacher step after each of its steps.
 
     Args:
-        settings: What was asked.
+        settings: Of the command.
         streams: The batches.
     """
 

@@ -161,18 +161,18 @@ def _internal_state(of: SectionInputs) -> tuple[str, str]:
         rows.append((
             name,
             str(end - start),
-            "pull" if one else "strength",
+            "coefficient" if one else "norm",
             formats.number(size),
         ))
     note = (
-        "Pull: what one unit more adds to the weight's logit. "
+        "Coefficient: what one unit more adds to the weight's logit. "
         if linear
-        else "The teacher has hidden layers: which way a feature pulls depends on the others. "
-    ) + "Strength: Euclidean norm of the first layer's coefficients of all its features."
-    header = ("what is looked at", "features", "measure", "value")
-    table = elements.table("What pulls the weight", header, rows, style="examples")
+        else "The teacher has hidden layers: a feature's effect depends on the others. "
+    ) + "Norm: Euclidean norm of the first layer's coefficients of all its features."
+    header = ("input", "features", "measure", "value")
+    table = elements.table("Inputs of the weight", header, rows, style="examples")
     html = margin_loss_chart(teacher) + table + elements.paragraph(note, style="note")
-    return "What pulls the weight", html
+    return "Inputs of the weight", html
 
 
 def _columns(teacher: InternalState, names: tuple[str, ...]) -> list[tuple[str, int, int]]:

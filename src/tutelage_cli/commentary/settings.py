@@ -18,7 +18,7 @@ LEARNT = LEARNING | {
 }
 """the teachers by name"""
 ON_IMAGES = ("curriculum", "blending", "mask")
-"""those that look at images"""
+"""those whose input is images"""
 TEACHER_LR = {"blending": 0.1, "margin-loss": 0.02, "internal-state": 0.02}
 """default learning rates; ``OTHER_LR`` for the others"""
 OTHER_LR = 1e-3

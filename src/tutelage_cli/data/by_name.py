@@ -107,7 +107,7 @@ def distinct_names(column: Sequence[Any], rows: TableRows) -> list[str]:
 
 
 def rows_of(columns: Mapping[str, Sequence[Any]], where: str) -> TableRows:
-    """Where the rows of a table stand."""
+    """Where the rows of a table are."""
     if isinstance(columns, CsvColumns):
         return columns.rows(where)
     return TableRows.of(where, len(next(iter(columns.values()), ())))

@@ -13,7 +13,7 @@ from tutelage_cli.data.row_numbers import COUNTED, TableRows, listed
 _LONGEST = 2**31 - 1
 """letters of a field; the csv module refuses more than 131,072 by itself"""
 _START = 64
-"""bytes by which an encoding is told"""
+"""bytes by which an encoding is detected"""
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -79,7 +79,7 @@ def _refuse_encoding(file: Path) -> None:
         with file.open("rb") as lines:
             start = lines.read(_START)
     except OSError:
-        return  # told where it is read
+        return  # reported where it is read
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in start:
         raise UsageError(
             f"{file} is no UTF-8 csv file: it begins as UTF-16 or UTF-32 does, or as no text. "

@@ -84,7 +84,7 @@ def key_columns(columns: Iterable[str], known: Sequence[str]) -> list[str]:
 def names_by_id(values: Iterable[Any]) -> list[str]:
     """Names of examples by a column of ids: a number as ``id 7``, a word as it is.
 
-    None where the column lacks some, or does not tell all examples apart.
+    None where the column lacks some, or does not distinguish all examples.
     """
     texts = ["" if is_missing(value) else str(value).strip() for value in values]
     numbers = map(whole_number, texts)
@@ -106,8 +106,8 @@ def match_of(
 
     Args:
         columns: Of the table.
-        examples: Whose rows are looked for.
-        rows: Where the table's rows stand, for messages.
+        examples: Whose rows are searched.
+        rows: Where the table's rows are, for messages.
         without: Columns that hold something else.
 
     Returns:
@@ -172,7 +172,7 @@ def base_of(found: Collection[int], examples: Known) -> int | None:
 
 
 def names_of_files(names: Sequence[str]) -> list[Sequence[str]]:
-    """Ways to call files: by their paths, by what stands last in these, that without ending."""
+    """Ways to call files: by their paths, by their last part, that without ending."""
     last = [name.rsplit("/", 1)[-1] for name in names]
     bare = [name.rsplit(".", 1)[0] if "." in name else name for name in last]
     return [way for way in (names, last, bare) if len(set(way)) == len(names)]

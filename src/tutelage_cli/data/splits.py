@@ -39,7 +39,7 @@ def balanced_rows(
         poorest = int(torch.where(there, counts, len(labels) + 1).argmin())
         raise UsageError(
             f"{size} rows balanced over {present} classes need {-(-size // present)} of each, "
-            f"but class {poorest} has {int(counts[poorest])}; ask for fewer rows, at most "
+            f"but class {poorest} has {int(counts[poorest])}; give fewer rows, at most "
             f"{most_balanced(labels, keep=keep)}."
         )
     return _drawn(labels, quota, generator)

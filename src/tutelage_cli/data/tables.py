@@ -25,7 +25,7 @@ def read_tables(
 ) -> tuple[Examples, Examples | None]:
     """The splits of csv files.
 
-    Paths are relative to the csv file; a backslash stands for a slash where no file of the
+    Paths are relative to the csv file; a backslash is read as a slash where no file of the
     literal name exists. It is a UsageError if a column is missing, or a table or an image
     cannot be read.
     """

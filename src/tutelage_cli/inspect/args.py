@@ -12,11 +12,11 @@ from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.terminal import Output
 
-INSPECT_HELP = """List the training examples that a run distrusts, and labels likely wrong.
+INSPECT_HELP = """Rank the training labels of a run, and list those that are likely wrong.
 
 Prints a table; writes RUN/inspection: examples.csv, likely-wrong.csv, and
-index.html with pictures. What the threshold promises: docs/inspection.md.
---fix writes the data anew without the labels likely wrong.
+index.html with pictures. The false positive rate: docs/inspection.md.
+--fix writes a copy of the data without the labels likely wrong.
 
 Examples:
   tutelage inspect runs/x
@@ -48,11 +48,11 @@ class Inspect:
     by: Literal["auto", "out-of-fold", "weight", "loss"] = "auto"
     """What labels are ranked by: predictions by students of folds that were not trained on it,
     the teacher's weight or the student's loss. auto: the first where no arm is named, the run
-    has them and they have learnt enough; the weight where low weights go with large losses;
+    has them and they have learned enough; the weight where low weights and large losses agree;
     else the loss."""
 
     max_fpr: float = 0.01
-    """By weight or loss: share of right labels that may be called wrong; the threshold is where
+    """By weight or loss: share of right labels that may be flagged; the threshold is where
     that share of the held-out examples would be. Out-of-fold predictions give probabilities."""
 
     top: int = 20

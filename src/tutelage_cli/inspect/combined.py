@@ -23,7 +23,7 @@ LIKELY = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """N labels, the most distrusted first.
+    """N labels, the most suspect first.
 
     An example whose label differs between seeds, as where noise is drawn anew, is one label
     for each.
@@ -45,10 +45,10 @@ class Labels:
     students: Integer[np.ndarray, "N"]
     """how many were trained on it"""
     distrusted: Integer[np.ndarray, "N"]
-    """how many accuse it; without held-out examples, have it among their most distrusted"""
+    """how many flag it; without held-out examples, have it among their first"""
     flagged: Bool[np.ndarray, "N"] | None
     """by more than half, or more probably wrong than right; None where no held-out examples
-    tell how much is too much"""
+    give a threshold"""
     texts: list[str] | None
     contents: list[str] | None
     epochs: Sequence[int]

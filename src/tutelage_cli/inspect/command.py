@@ -10,7 +10,7 @@ EXAMPLES, SUSPECTS, PAGE = "examples.csv", "likely-wrong.csv", "index.html"
 
 
 def inspect(args: Inspect) -> None:
-    """Say what a run distrusts, and write it down."""
+    """Print the most suspect labels of a run, and write files."""
     check(args)
     progress = args.output.progress()
     say(progress, f"Reading {args.run} ...")
@@ -35,7 +35,7 @@ def inspect(args: Inspect) -> None:
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(files["examples"], csv_bytes(inspection.labels))
         if inspection.labels.flagged is None:
-            files.pop("likely_wrong").unlink(missing_ok=True)  # of an earlier look
+            files.pop("likely_wrong").unlink(missing_ok=True)  # of an earlier inspection
         else:
             content = csv_bytes(inspection.labels, inspection.labels.flagged)
             write_atomically(files["likely_wrong"], content)

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 By = Literal["out-of-fold", "weight", "loss"]
 OUT_OF_FOLD: By = "out-of-fold"
 AGREEMENT = 0.5
-"""rank correlation of distrust and loss from which on low weights are taken as a sign"""
+"""rank correlation of low weights and large losses from which on weights rank labels"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +81,13 @@ class ExampleTable:
 
     @property
     def weighs(self) -> bool:
-        """Whether the teacher tells examples apart."""
+        """Whether the teacher weighs examples differently."""
         known = self.weights[np.isfinite(self.weights)]
         return bool(len(known)) and bool((known != known[0]).any())
 
 
 def scores(students: Sequence[ExampleTable]) -> list[By]:
-    """What can tell a wrong label of these students."""
+    """By what labels of these students can be ranked."""
     usable: list[By] = []
     if all(one.wrong is not None for one in students):
         usable.append(OUT_OF_FOLD)
@@ -97,10 +97,10 @@ def scores(students: Sequence[ExampleTable]) -> list[By]:
 
 
 def agrees(one: ExampleTable) -> bool:
-    """Whether a teacher distrusts what its student finds hard.
+    """Whether a teacher gives low weights to examples of large loss.
 
-    Teachers learn to help a student on held-out examples. Some come to weigh down what looks
-    wrong, some the opposite, or neither; only with the first are low weights a sign.
+    Teachers minimise the held-out loss. Some learn low weights for labels that are probably
+    wrong, some the opposite, or neither; only with the first are labels ranked by weight.
     """
     weights, losses = issue_scores(one, "weight"), issue_scores(one, "loss")
     both = ~(np.isnan(weights) | np.isnan(losses))

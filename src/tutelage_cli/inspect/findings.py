@@ -25,17 +25,17 @@ from tutelage_cli.inspect.reading import Run, open_run, students_of
 from tutelage_cli.inspect.threshold import limit, smallest_fpr
 
 LEARNT = 0.5
-"""share of the untaught student's gain in log-likelihood from which on folds are gone by"""
+"""share of the untaught student's gain in log-likelihood from which on folds rank labels"""
 FOLDS_BEHIND = (
-    "The students of folds have learnt less than half of what the untaught student has, by the "
-    "log-likelihood of held-out examples: not by them. More --epochs may help; --by "
-    "out-of-fold goes by them all the same."
+    "The students of folds have learned less than half of what the untaught student has, by "
+    "the log-likelihood of held-out examples: labels are not ranked by them. More --epochs "
+    "may help; --by out-of-fold ranks by them all the same."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """What the students of one arm distrust."""
+    """The labels of one arm, ranked, with thresholds and figures."""
 
     run: Run | None
     """None where a table was read"""
@@ -43,14 +43,14 @@ class Inspection:
     """empty for a table"""
     students: tuple[str, ...]
     clean: tuple[int, ...]
-    """held-out examples of each student; empty where they cannot tell a threshold"""
+    """held-out examples of each student; empty where they give no threshold"""
     limits: tuple[float, ...]
-    """by student, the weight below which, or the loss above which, a label is accused"""
+    """by student, the weight below which, or the loss above which, a label is flagged"""
     max_fpr: float
-    """the share that was asked for"""
+    """the share that is allowed"""
     labels: Labels
     quality: Quality | None
-    """of the accused; None where it is not known which labels are wrong, or none is accused"""
+    """of the flagged; None where it is not known which labels are wrong, or none is flagged"""
     auroc: float
     """chance that a wrong label has a larger score than a right one; NaN where not known"""
     notes: tuple[str, ...]
@@ -71,7 +71,7 @@ def inspect_run(args: Inspect) -> Inspection:
     if not usable or args.by not in ("auto", *usable):
         raise UsageError(
             f"{arm or args.run.name} cannot be ranked by {args.by}: "
-            f"{' and '.join(usable) or 'neither weight nor loss'} can tell its examples apart."
+            f"{' and '.join(usable) or 'neither weight nor loss'} differ between its examples."
         )
     wanted = usable[0] if args.by == "auto" else args.by
     both = wanted == "weight" and "loss" in usable
@@ -132,7 +132,7 @@ def _lacking_folds(args: Inspect, arm: str) -> str:
             "each class, of students that were not trained on the row."
         )
     if args.arm is not None:
-        return f"Out-of-fold predictions are no matter of the arm {arm}: leave out --arm."
+        return f"Out-of-fold predictions do not belong to the arm {arm}: leave out --arm."
     return (
         f"{args.run} has no out-of-fold predictions, or not yet: train with --controls "
         "pruned, forward-corrected or cross-fitted, or with --teacher out-of-fold."
@@ -186,11 +186,11 @@ def _of_choice(arm: str, usable: Sequence[By], disagreeing: Sequence[str], by: B
     if not disagreeing:
         return []
     text = (
-        f"Low weights are no sign of wrong labels here: they do not go with large losses in "
+        f"Low weights are no sign of wrong labels here: large losses do not have them in "
         f"{', '.join(disagreeing)}."
     )
-    advice = "So all is by loss; --by weight shows the teacher's own order."
-    return [f"{text} {advice}" if by == "loss" else f"{text} --by loss may tell more."]
+    advice = "So labels are ranked by loss; --by weight gives the teacher's order."
+    return [f"{text} {advice}" if by == "loss" else f"{text} --by loss may be better."]
 
 
 def _of_chance(labels: Labels, args: Inspect) -> list[str]:
@@ -200,8 +200,8 @@ def _of_chance(labels: Labels, args: Inspect) -> list[str]:
         return []
     return [
         "That is no more than right labels alone might give: the list shows nothing. Perhaps "
-        "all labels are right, or held-out ones are wrong, too, or the students have learnt "
-        "the wrong ones by heart."
+        "all labels are right, or held-out ones are wrong, too, or the students have "
+        "memorised the wrong ones."
     ]
 
 
@@ -236,7 +236,7 @@ def _uncalibrated(args: Inspect, students: Sequence[ExampleTable], by: By) -> li
         return ["No list of labels likely wrong: no row of the table is marked held_out."]
     if lacking:
         return [
-            "No list of labels likely wrong: the run does not say what its students make of "
+            "No list of labels likely wrong: the run has no predictions of "
             f"held-out examples ({', '.join(lacking)}). Delete result.json in their folders "
             f"and give tutelage train --resume {args.run}: they are evaluated again, not "
             "trained."
@@ -245,7 +245,7 @@ def _uncalibrated(args: Inspect, students: Sequence[ExampleTable], by: By) -> li
     fewest = min(len(known_issue_scores(one, by)) for one in held_out_tables)
     if args.max_fpr < smallest_fpr(fewest):
         return [
-            f"No list of labels likely wrong: {fewest} held-out examples tell no share below "
+            f"No list of labels likely wrong: {fewest} held-out examples allow no share below "
             f"{smallest_fpr(fewest):.2g}, and --max-fpr is {args.max_fpr:g}. Give a "
             "larger one, or train with a larger --held-out."
         ]

@@ -27,7 +27,7 @@ from tutelage_cli.train.material import Material
 
 COUNTING = (PLAIN, CORRECTED)
 """students of folds that no given label of their fold has reached: they say together how many
-labels are wrong, and without distilled ones, which tell best, also which"""
+labels are wrong, and without distilled ones, which rank labels best, also which"""
 BASE = "untaught"
 """the arm of every run whose tables list the training and the checked examples"""
 DRAWS = 32

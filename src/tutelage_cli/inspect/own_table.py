@@ -21,7 +21,7 @@ TEXT_COLUMNS = ("text", "sentence", "sentence1")
 HELD_OUT_COLUMN = "held_out"
 YES, NO = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no", "", "none")
 MISSING = ("", "nan", "none")
-"""what stands for a number that is not known"""
+"""what a number that is not known is written as"""
 
 
 def read_own(file: Path) -> ExampleTable:

@@ -1,4 +1,4 @@
-"""The HTML page of an inspection: the most distrusted examples and their losses."""
+"""The HTML page of an inspection: the most suspect labels and their losses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ def page(inspection: Inspection, args: Inspect) -> Page:
     first = range(min(args.top, len(labels)))
     parts = {
         "distrusted": (
-            "Most distrusted",
+            "Most suspect",
             _most_distrusted(headline(inspection), labels, first, images, files),
         ),
         "past": ("Over the run", _past(labels)),
@@ -50,7 +50,7 @@ def page(inspection: Inspection, args: Inspect) -> Page:
     what = inspection.arm or inspection.students[0].partition(", seed")[0]
     where = str(inspection.run.folder) if inspection.run is not None else str(args.run)
     paragraphs = list(sentences(inspection)) + list(notes)
-    title = f"Distrusted examples: {what}"
+    title = f"Suspect labels: {what}"
     return Page(document(title, f"Run: {where}", paragraphs, parts), notes)
 
 

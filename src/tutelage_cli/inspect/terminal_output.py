@@ -16,7 +16,7 @@ TEXT_SHOWN = 60
 
 
 def print_inspection(console: Console, result: Inspection, top: int) -> None:
-    """Print the most distrusted examples, and what is said of all of them."""
+    """Print the most suspect labels, and what holds for all of them."""
     labels = result.labels
     header = columns(labels)
     rows = [cells(labels, row, TEXT_SHOWN) for row in range(min(top, len(labels)))]
@@ -39,7 +39,7 @@ def headline(result: Inspection) -> str:
     seeds = len(result.students)
     over = f", mean over {seeds} students" if seeds > 1 else ""
     return (
-        f"The most distrusted of {len(result.labels):,} labels {whose}, by "
+        f"The most suspect of {len(result.labels):,} labels {whose}, by "
         f"{result.labels.by}{over}"
     )
 
@@ -62,12 +62,12 @@ def legend(labels: Labels) -> str:
             "Loss: of the given label, nats",
         ]
         parts += ["Flagged: more probably wrong than right"]
-        parts += ["By: of the seeds that have the label, those that hold it to be wrong"]
+        parts += ["By: of the seeds that have the label, those that flag it"]
         return f"{'; '.join(parts if labels.students.max() > 1 else parts[:-1])}."
-    parts = ["Weight: as the teacher weighs it at the end", "Loss: the student's, nats"]
-    parts += ["Epochs: the loss as training met it then"] if labels.epochs else []
+    parts = ["Weight: the teacher's, at the end", "Loss: the student's, nats"]
+    parts += ["Epochs: the training loss in these epochs"] if labels.epochs else []
     parts += ["Flagged: likely wrong, see below"] if labels.flagged is not None else []
-    parts += ["By: of the students trained on it, those that distrust it"]
+    parts += ["By: of the students trained on it, those that flag it"]
     return f"{'; '.join(parts if labels.students.max() > 1 else parts[:-1])}."
 
 
@@ -91,7 +91,7 @@ def cells(labels: Labels, row: int, most: int | None = None) -> list[str]:
 
 
 def sentences(result: Inspection) -> Iterator[str]:
-    """What is said of all labels together."""
+    """Sentences on all labels together."""
     total, by = len(result.labels), result.labels.by
     if result.labels.wrong is not None:
         yield from _by_probability(result.labels)
@@ -107,8 +107,8 @@ def sentences(result: Inspection) -> Iterator[str]:
         )
         most = result.max_fpr * total
         yield (
-            f"Promise: where held-out labels are right and held-out examples like the others, "
-            f"about {share} of the right labels are flagged, or fewer: "
+            f"False positives: where held-out labels are right and held-out examples like the "
+            f"others, about {share} of the right labels are flagged, or fewer: "
             f"{most:,.0f} if all of the {total:,} were right."
         )
         if result.flagged > most:

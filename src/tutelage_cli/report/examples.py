@@ -34,7 +34,7 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """The examples that one seed of a taught arm distrusts most, least trusted first."""
+    """The examples of lowest weight in one seed of a taught arm, the lowest first."""
 
     arm: str
     items: tuple[Picture, ...]
@@ -55,7 +55,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Sentences:
-    """The examples that one seed of a taught arm distrusts most, least trusted first."""
+    """The examples of lowest weight in one seed of a taught arm, the lowest first."""
 
     arm: str
     items: tuple[Sentence, ...]

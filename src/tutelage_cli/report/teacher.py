@@ -9,16 +9,16 @@ from tutelage_cli.report.styles import LineStyle
 BOTH = [("right labels", styles.RIGHT), ("wrong labels", styles.WRONG)]
 CLASSED = "Mean weight by given label: mean over the rows of an epoch's steps, then over seeds."
 READ: tuple[str, ...] = ("Example", "Text", *distrust.HEADER[1:])
-TITLE = "The most distrusted examples, one seed"
+TITLE = "The examples of lowest weight, one seed"
 
 
 def section(content: RunContent, name: str, *, anchor: str) -> str:
-    """Weights as histogram, against loss and over epochs, and the least trusted examples."""
+    """Weights as histogram, against loss and over epochs, and the examples of lowest weight."""
     examples = next((e for e in content.examples if e.arm == name and len(e.ids)), None)
     body = _summary(examples) + _charts(content, name, examples, anchor)
     body += _distrusted(content, name, examples)
     control = any(a.teacher.startswith("none") for a in content.arms if a.name == name)
-    title = f"How labels count: {name}" if control else f"What the teacher thinks: {name}"
+    title = f"Weights of labels: {name}" if control else f"Weights by the teacher: {name}"
     return elements.section(title, body, anchor=anchor) if body else ""
 
 

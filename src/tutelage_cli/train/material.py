@@ -60,7 +60,7 @@ class Source:
     trusted: Data | None = None
     """held-out examples; None: some of the training split"""
     contents: Contents | None = None
-    """by which copies are found; None: they are not looked for"""
+    """by which copies are found; None: they are not searched"""
 
 
 Examples = TypeVar("Examples", bound=Data)

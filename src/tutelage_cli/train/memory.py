@@ -40,7 +40,7 @@ class Footprint:
             trim(0)
         try:
             RESET.write_text(FORGET_PEAK, encoding="ascii")
-        except OSError:  # as in some containers: peaks of earlier work cannot be told apart
+        except OSError:  # as in some containers: peaks of earlier work cannot be separated
             self.held = None
 
     def peak(self) -> int | None:

@@ -32,7 +32,7 @@ from tutelage_cli.train.summary import data_line, report_arms, report_curves
 from tutelage_cli.train.texts import raw_examples
 
 MAX_PER_ARM, MAX_TOTAL = 24, 96
-"""most distrusted examples shown: of an arm, and of a report"""
+"""examples of lowest weight shown: of an arm, and of a report"""
 MAX_CHARACTERS = 500
 """of a text"""
 

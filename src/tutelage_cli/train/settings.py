@@ -92,7 +92,7 @@ class TrainSettings:
     rounds: Literal[1, 2] = 2
     """Of cross-fitted and out-of-fold. 1: the targets come from students of folds that train
     with the loss corrected by the transitions between labels. 2: these targets train fresh
-    students of folds, from which the targets come; dearer and more accurate."""
+    students of folds, from which the targets come; costs more, is more accurate."""
 
     commentary: Path | None = None
     """Train with this stored commentary instead of learning a teacher."""
@@ -121,12 +121,12 @@ class TrainSettings:
     the embedded digits."""
 
     held_out_from: str | None = None
-    """A source like the data, with labels you trust: all of it is held out, in place of
+    """A source like the data, whose labels are right: all of it is held out, in place of
     training examples."""
 
     test_from: str | None = None
-    """A source like the data, with labels you trust: all of it is the test set, in place of the
-    data's own."""
+    """A source like the data, whose labels are right: all of it is the test set, in place of
+    the data's own."""
 
     labels_from: Path | None = None
     """Train on labels from this Parquet or CSV file, found by the names of the images where it
@@ -207,7 +207,7 @@ class TrainSettings:
 
     teacher_lr: float | None = None
     """Learning rate of the teacher's Adam; 0.02 if not given, 0.1 for learned-augmentation, and
-    1e-4 for l2t-loss, which comes to nothing at 0.02."""
+    1e-4 for l2t-loss, which fails at 0.02."""
 
     teacher_every: int | None = None
     """Student steps between two teacher steps; if not given, 2 through the last layer, 1 for

@@ -280,7 +280,7 @@ def _resume(job: Job, plan: TrainingPlan) -> TrainState:
         and steps == (epoch - plan.first) * batches + batch
         and len(state.history) == epoch
     ):
-        raise ValueError(f"it stands at epoch {epoch!r:.20}, batch {batch!r:.20}")
+        raise ValueError(f"it is at epoch {epoch!r:.20}, batch {batch!r:.20}")
     if state.tracked is not None:  # None: begun by an earlier release, or of a control
         if new.tracked is None or state.tracked.shape != new.tracked.shape:
             raise ValueError("it tracked other examples or epochs")

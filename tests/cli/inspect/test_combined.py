@@ -38,7 +38,7 @@ def test_labels_are_ordered_by_their_mean_place_whatever_the_level() -> None:
     assert labels.names == ["c", "b", "a"]
     assert labels.mean_rank.tolist() == [0, 0.5, 1]
     assert labels.weights.tolist() == pytest.approx([0.05, 0.2505, 0.451])
-    assert labels.distrusted.tolist() == [2, 0, 0]  # the most distrusted one of each
+    assert labels.distrusted.tolist() == [2, 0, 0]  # the first one of each
     assert labels.flagged is None
 
 

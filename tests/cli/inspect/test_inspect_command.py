@@ -94,7 +94,7 @@ def test_too_few_held_out_examples_give_a_table_without_a_list(copy) -> None:
     assert (copy / "inspection" / "likely-wrong.csv").exists()
     told = look(copy)
     assert told["likely_wrong"] is None
-    assert any("12 held-out examples tell no share below 0.077" in n for n in told["notes"])
+    assert any("12 held-out examples allow no share below 0.077" in n for n in told["notes"])
     assert not (copy / "inspection" / "likely-wrong.csv").exists()
 
 

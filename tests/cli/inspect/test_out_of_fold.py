@@ -214,7 +214,7 @@ def test_folds_that_have_learnt_nothing_are_not_gone_by(copy) -> None:
         np.savez(file, **(content | flat))
     told = look(copy, "--max-fpr", "0.2")
     assert told["by"] != "out-of-fold"
-    assert any("have learnt less than half" in note for note in told["notes"])
+    assert any("have learned less than half" in note for note in told["notes"])
     assert look(copy, "--by", "out-of-fold")["by"] == "out-of-fold"
 
 

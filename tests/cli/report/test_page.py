@@ -156,7 +156,7 @@ def test_a_policy_takes_the_place_of_weights_and_tells_how_seeds_differ(run, pag
     for name in ("a policy", "a policy, one seed"):
         arm, seeds = run(**RUNS[name]).arms[-1].name, RUNS[name].get("seeds", 3)
         assert f"Which augmentations were kept: {arm}" in pages[name]
-        assert f"What the teacher thinks: {arm}" not in pages[name]
+        assert f"Weights by the teacher: {arm}" not in pages[name]
         assert ("lowest to highest seed. Where all logits" in pages[name]) == (seeds > 1)
     three = run(policy=True)
     with pytest.raises(ValueError, match=r"arrays of \(4, 4, 4\) operations, expected 1"):
@@ -206,20 +206,20 @@ def test_every_part_is_there(pages):
         "learned weights beats untaught by 6.1 percentage points",
         "The lowest of its seeds",
         "40 % symmetric noise",
-        "What the teacher thinks: learned weights",
-        "What the teacher thinks: small loss",
+        "Weights by the teacher: learned weights",
+        "Weights by the teacher: small loss",
         "keeps the 60 % of each batch",
-        "The most distrusted examples",
+        "The examples of lowest weight",
         "tutelage train --data noisy-digits --noise 0.4 --seeds 3",
     ):
         assert said in reader.text
     assert ["noise_rate", "0.4"] in reader.tables[-2]
     assert ["device", "cpu"] in reader.tables[-1]
-    assert "What the teacher thinks: untaught" not in reader.text
+    assert "Weights by the teacher: untaught" not in reader.text
 
 
 def test_untaught_run_speaks_of_no_teacher(pages):
-    assert "What the teacher thinks" not in pages["untaught only"]
+    assert "Weights by the teacher" not in pages["untaught only"]
 
 
 def test_unknown_truth_is_not_made_up(pages):

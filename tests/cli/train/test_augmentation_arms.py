@@ -50,7 +50,7 @@ def test_policies_are_told_and_drawn_without_a_word_of_weights(policies):
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert f"Which augmentations were kept: {OLA}" in page
     assert "Expected level, 0 to 30" in page
-    assert "What the teacher thinks" not in page
+    assert "Weights by the teacher" not in page
     assert page.count("lowest to highest seed. Where all logits") == 1
 
 

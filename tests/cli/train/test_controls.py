@@ -58,6 +58,7 @@ from tutelage_cli.train.controls.folds import (
     read_predictions,
 )
 from tutelage_cli.train.controls.plans import plan_of
+from tutelage_cli.train.controls.stages import steps_of
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import open_streams, read_source, seed_material
@@ -313,6 +314,13 @@ def predicted(model: nn.Module, data: Any, examples: Any) -> Tensor:
     model.eval()
     with torch.no_grad():
         return model(next(batches(data, examples).whole(100)).inputs).softmax(1)
+
+
+@pytest.mark.parametrize(("count", "steps"), [(2, 500), (3, 667), (5, 800)])
+def test_the_plan_counts_epochs_over_the_other_folds(count, steps) -> None:
+    settings = TrainSettings(epochs=30, folds=count)
+    job = Job(Path("run"), "untaught", 0, settings).with_arm(PLAIN, 1)
+    assert steps_of(job, 100) == steps  # a third of the epochs of 3,000 steps
 
 
 def test_a_fold_is_predicted_by_a_student_that_never_saw_it(data) -> None:

@@ -44,7 +44,7 @@ CASES = {
     ),
     "kept or dropped": (
         lambda: KeepOrDrop(_internal_state()),
-        ("What pulls the weight", "chances here: of an example to be kept"),
+        ("Inputs of the weight", "chances here: of an example to be kept"),
         "3 classes",
     ),
     "permuted masks": (

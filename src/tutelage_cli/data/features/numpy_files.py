@@ -18,7 +18,7 @@ def read_npy(file: Path) -> np.ndarray:
 
 
 class Arrays:
-    """The arrays of a ``.npz`` file, each read where it is asked for.
+    """The arrays of a ``.npz`` file, each read when it is accessed.
 
     Args:
         file: The file.

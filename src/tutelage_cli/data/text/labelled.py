@@ -76,20 +76,20 @@ def read_texts(
             f"{folder} lacks parquet files named after train and {HELD_OUT_NAMES[0]}; give a "
             "folder such as that of a GLUE task."
         )
-    train, judging = (
+    train, tested = (
         _read(files[name], f"{place.name}, {name}", columns, label)
         for name in ("train", held_out)
     )
-    if train.labels.dtype != judging.labels.dtype:
+    if train.labels.dtype != tested.labels.dtype:
         raise UsageError(
-            f"labels are {train.labels.dtype} in {train.name}, but {judging.labels.dtype} in "
-            f"{judging.name}: give classes as whole numbers in both, or real numbers in both."
+            f"labels are {train.labels.dtype} in {train.name}, but {tested.labels.dtype} in "
+            f"{tested.name}: give classes as whole numbers in both, or real numbers in both."
         )
-    classes = max(train.classes, judging.classes)
-    train, judging = (
-        LabelledTexts(p.sides, p.labels, p.ids, classes, p.name) for p in (train, judging)
+    classes = max(train.classes, tested.classes)
+    train, tested = (
+        LabelledTexts(p.sides, p.labels, p.ids, classes, p.name) for p in (train, tested)
     )
-    return TextSplits(train, judging)
+    return TextSplits(train, tested)
 
 
 def _read(

@@ -91,7 +91,7 @@ def require_flagged(inspection: Inspection) -> None:
 
 
 def _places(labels: Labels, train: Data, source: str) -> Tensor:
-    # of each judged label in the training part, which must be what it was
+    # of each ranked label in the training part, which must be what it was
     there = {number: place for place, number in enumerate(train.ids.tolist())}
     contents = fingerprints(train)
     known = labels.contents or [""] * len(labels)
@@ -150,7 +150,7 @@ def _refuse_empty_classes(train: Data, new: Tensor, left: Tensor, by: FixBy) -> 
         other = "replace" if by == "drop" else "drop"
         raise UsageError(
             f"No example of class {names} would be left: try --fix-by {other}, or a smaller "
-            "--max-fpr where labels are judged by weight or loss."
+            "--max-fpr where labels are ranked by weight or loss."
         )
 
 

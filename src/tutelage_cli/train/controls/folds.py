@@ -188,7 +188,7 @@ def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
     """Transitions moved towards the identity as far as a fresh student needs to learn by them.
 
     Where their least singular value is near 0, some classes get nearly the same labels, and
-    the corrected loss hardly tells these classes apart.
+    the corrected loss hardly distinguishes these classes.
     """
     identity = torch.eye(len(transitions)).to(transitions)
     for share in torch.linspace(0, 1, 101).tolist():

@@ -95,15 +95,15 @@ def _stage(arm: str) -> int:
 
 def steps_of(job: Job, length: int) -> int:
     """How many steps a student takes, about; for what is shown while it trains."""
+    run = length * job.settings.epochs
+    of_other_folds = round((1 - 1 / job.settings.folds) * run)
     if job.arm == TRIALS:
-        return tried_by(job).steps(round(0.8 * length * job.settings.epochs))
+        return tried_by(job).steps(of_other_folds)
     if job.arm == PLAIN and not job.fold:  # is a trial
         return 1
     if job.arm in EXPECTED:
-        return EXPECTED[job.arm].steps(round(0.8 * length * job.settings.epochs))
-    if job.arm in ON_UNTAUGHT:
-        return max(1, length * job.settings.epochs // 10)
-    return length * job.settings.epochs
+        return EXPECTED[job.arm].steps(of_other_folds)
+    return max(1, run // 10) if job.arm in ON_UNTAUGHT else run
 
 
 def epochs_of(job: Job) -> tuple[int, int]:
