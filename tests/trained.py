@@ -18,6 +18,8 @@ from torch import Tensor
 
 from papers.__main__ import main as papers_main
 from tests.type_checks import unchecked as unchecked
+from tutelage.crossfit.fold_settings import VERSION
+from tutelage.storage.checkpoint import digest
 from tutelage_cli import report
 from tutelage_cli.cli import main
 from tutelage_cli.train import report_content
@@ -168,6 +170,21 @@ def assert_same_run(one: Path, other: Path) -> None:
         assert without_seconds(lines(a)) == without_seconds(lines(b))
     summaries = [without_seconds(content(run_ / "summary.json")) for run_ in (one, other)]
     assert summaries[0] == summaries[1]
+
+
+def of_version(run_: Path, *version: int, seeds: Sequence[int] = (0,)) -> None:
+    """Mark what students of folds predict as of a version of cross-fitting; (): of none."""
+    for seed in seeds:
+        student = run_ / "students" / f"untaught-seed{seed}"
+        tables = [
+            pq.read_table(student / f"{part}.parquet") for part in ("examples", "held-out")
+        ]
+        parts = [torch.tensor(t[name].to_numpy()) for t in tables for name in ("id", "given")]
+        for file in (run_ / "folds").glob(f"*-seed{seed}-*/out-of-fold.npz"):
+            with np.load(file) as stored:
+                kept = dict(stored)
+            assert str(kept["content"]) == digest([VERSION, *parts])
+            np.savez(file, **(kept | {"content": np.array(digest([*version, *parts]))}))
 
 
 def unfinished(whole: Path, copy: Path, student: str = "") -> Path:

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 VERSION = 4
 """of the procedure; what students of folds of another version left is not gone on from"""
+READABLE = tuple(range(3, VERSION + 1))
+"""versions whose predictions of examples come from students that have not seen their labels"""
 FEWEST = 480
 """a student of a fold takes its share of these steps where its run has fewer, but no more steps
 than its run has"""

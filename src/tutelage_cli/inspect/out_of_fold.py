@@ -9,6 +9,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from tutelage.crossfit import LabelErrors, label_errors, with_totals, wrong_between
+from tutelage.crossfit.fold_settings import READABLE
+from tutelage.errors import UsageError
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.inspect.example_tables import ExampleTable
 from tutelage_cli.inspect.reading import ClassNames, Run, read_examples_of, students_of
@@ -44,10 +46,11 @@ def by_folds(run: Run, seed: int | None) -> list[ExampleTable]:
     if len(jobs) < len(seeds) or not all(kinds):
         return []
     of_seeds = [_labels_of(job) for job in jobs]
-    check_folds(
-        [(job, material) for job, (_, material, _) in zip(jobs, of_seeds, strict=True)],
-        (DISTILLED, *COUNTING),
-    )
+    pairs = [(job, material) for job, (_, material, _) in zip(jobs, of_seeds, strict=True)]
+    try:
+        check_folds(pairs, (DISTILLED, *COUNTING), READABLE)
+    except UsageError as error:
+        raise UsageError(f"{error} Or inspect without them, by --by loss.") from error
     return [
         _table_of(run, job, there, *labels)
         for job, there, labels in zip(jobs, kinds, of_seeds, strict=True)
@@ -103,7 +106,7 @@ def _table_of(
     untaught: np.ndarray,
 ) -> ExampleTable:
     given, right = material.train.labels, material.held_out.labels
-    each = {kind: read_out_of_fold(job, kind, material) for kind in kinds}
+    each = {kind: read_out_of_fold(job, kind, material, READABLE) for kind in kinds}
     ranking = [DISTILLED] if DISTILLED in each else [*each]
     counting = [kind for kind in COUNTING if kind in each]
     draws = {kind: DRAWS // (1 if kind == DISTILLED else len(counting)) for kind in each}

@@ -20,7 +20,7 @@ from tutelage_cli.runner.trackers import LogName, prepare_log
 from tutelage_cli.runner.workers import started_workers
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.fold_check import check_folds
-from tutelage_cli.train.controls.stages import READ_FOLDS, training_stages
+from tutelage_cli.train.controls.stages import READ_FOLDS, is_finished, training_stages
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.names import takes_chosen_decay
@@ -83,15 +83,14 @@ def run_study(
 
 def _check_folds_that_are_read(stages: list[list[Job]], source: Source) -> None:
     # where a run goes on; nothing that is finished reads them again
-    unfinished = [
-        job for stage in stages for job in stage if not exists(job.folder / "result.json")
+    readers = [
+        job
+        for stage in stages
+        for job in stage
+        if job.arm in READ_FOLDS or takes_chosen_decay(job.arm, job.settings.arms)
     ]
-    reading = any(
-        job.arm in READ_FOLDS or takes_chosen_decay(job.arm, job.settings.arms)
-        for job in unfinished
-    )
-    if reading and exists(unfinished[0].run / "folds"):
-        of_seed = {job.seed: job for stage in stages for job in stage}
+    of_seed = {job.seed: job for job in readers if not is_finished(job)}
+    if of_seed and exists(readers[0].run / "folds"):
         check_folds(
             (job, seed_material(source, job.settings, seed)) for seed, job in of_seed.items()
         )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.cli.inspect.test_own_table import table
-from tests.trained import one_line, run, unchecked, undrawn
+from tests.trained import found, of_version, one_line, run, unchecked, undrawn
 from tutelage.crossfit import label_errors, stratified_folds
 from tutelage.randomness import mixed_seed
 from tutelage_cli.inspect.out_of_fold import _learnt
@@ -204,6 +204,36 @@ def test_predictions_that_are_none_are_told(tmp_path, name) -> None:
 def test_a_table_without_predictions_says_what_it_takes(tmp_path) -> None:
     table(tmp_path / "t.csv", label=["a", "b"], loss=[1, 2])
     one_line(run("inspect", tmp_path / "t.csv", "--by", "out-of-fold"), "probability_CLASS")
+
+
+def test_predictions_of_an_earlier_version_are_inspected_as_they_are(folded, copy) -> None:
+    want = look(folded, "--top", "500", "--out", copy.parent / "out")
+    of_version(copy, 3, seeds=(0, 1))
+    assert look(copy, "--top", "500")["examples"] == want["examples"]
+
+
+def test_predictions_that_may_come_from_students_that_saw_the_labels_are_refused(copy) -> None:
+    of_version(copy, seeds=(0, 1))
+    parts = "10 of 18 students of folds", "another version", "--resume", "by --by loss"
+    one_line(run("inspect", copy), *parts)
+    assert look(copy, "--by", "loss", "--max-fpr", "0.2")["by"] == "loss"
+
+
+@pytest.mark.usefixtures("report_in_a_word")
+def test_a_seed_that_is_finished_keeps_its_folds_of_another_version(copy) -> None:
+    of_version(copy, 3, seeds=(0, 1))
+    (copy / "students" / "pruned-seed1" / "result.json").unlink()
+    answer = run("train", "--resume", copy)
+    one_line(answer, "Delete these folders in", "folds-seed1-0", "folds-seed1-4")
+    assert "seed0" not in answer.err
+    before = found(copy / "folds")
+    for folder in list((copy / "folds").glob("folds-seed1-*")):
+        shutil.rmtree(folder)
+    assert run("train", "--resume", copy).code == 0
+    after = found(copy / "folds")
+    changed = {name.split("/")[0] for name in after if after[name] != before.get(name)}
+    assert changed == {f"folds-seed1-{fold}" for fold in range(5)}
+    assert look(copy, "--max-fpr", "0.2")["by"] == "out-of-fold"
 
 
 def test_folds_that_have_learnt_nothing_are_not_gone_by(copy) -> None:

@@ -25,6 +25,7 @@ from tests.trained import (
     checkpoint,
     content,
     found,
+    of_version,
     one_line,
     run,
     same,
@@ -50,7 +51,7 @@ from tutelage_cli.train.controls.folds import (
     chosen_distilled,
     chosen_settings,
     conditioned,
-    content_digest,
+    content_digests,
     fold_seed,
     fold_stages_of,
     folds_of,
@@ -486,7 +487,7 @@ def test_weight_decays_are_tried_on_posteriors_without_a_checked_example(data) -
         feed = batches(data, train.rows(others))
         rates, decay = rates_of_a_fold(feed), DECAY * factor
         by_hand(model, feed, targets, F.cross_entropy, rates=rates, decay=decay)
-        found = read_predictions(job, content_digest(data.material)).checked
+        found = read_predictions(job, content_digests(data.material)).checked
         wanted = predicted(model, data, checked)
         torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
         tried.append(factor)
@@ -776,6 +777,41 @@ def test_all_damaged_predictions_of_folds_are_named_at_once(controlled, tmp_path
         shutil.rmtree(folder)
     assert run("train", "--resume", out).code == 0
     assert_same_run(controlled, out)
+
+
+@pytest.mark.usefixtures("report_in_a_word")
+def test_a_finished_run_with_folds_of_another_version_is_not_trained_anew(
+    controlled, tmp_path
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(controlled, out)
+    of_version(out, 3)
+    for folder in list((out / "folds").glob("distilled-trials-*")):
+        shutil.rmtree(folder)  # version 3 has none
+    before = found(out / "folds")
+    answer = run("train", "--resume", out)
+    assert answer.code == 0, answer
+    assert found(out / "folds") == before
+    assert_same_run(controlled, out)
+    (out / "students" / "pruned-seed0" / "result.json").unlink()
+    count = len(list((out / "folds").iterdir()))
+    read = count - len(list((out / "folds").glob("fold-trials-*")))
+    one_line(run("train", "--resume", out), f"{read} of {count} students of folds", "Delete")
+
+
+@pytest.mark.usefixtures("report_in_a_word")
+def test_deleted_predictions_of_a_finished_run_are_made_again(controlled, tmp_path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(controlled, out)
+    shutil.rmtree(out / "folds" / "corrected-folds-seed0-1")
+    assert run("train", "--resume", out).code == 0
+    for name in ("train", "checked"):
+        files = [
+            of / "folds" / "corrected-folds-seed0-1" / "out-of-fold.npz"
+            for of in (controlled, out)
+        ]
+        one, other = (np.load(file)[name] for file in files)
+        np.testing.assert_array_equal(one, other)
 
 
 def test_seeds_have_folds_and_choices_of_their_own(data) -> None:

@@ -1,14 +1,15 @@
 """Names all students of folds whose files cannot be used, before any of them is needed."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
+from tutelage.crossfit.fold_settings import VERSION
 from tutelage.errors import UsageError, first_line
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.controls.folds import (
     DISTILLED_TRIALS,
     STAGES,
     TRIALS,
-    content_digest,
+    content_digests,
     distilled_trial_jobs,
     fold_jobs,
     read_predictions,
@@ -23,24 +24,31 @@ OF_FOLDS = (TRIALS, DISTILLED_TRIALS, *STAGES)
 
 
 def check_folds(
-    seeds: Iterable[tuple[Job, Material]], needed: Container[str] = OF_FOLDS
+    seeds: Iterable[tuple[Job, Material]],
+    needed: Container[str] = OF_FOLDS,
+    versions: Sequence[int] = (VERSION,),
 ) -> None:
     """Raise one ``UsageError`` for all finished students of folds that cannot be read.
 
     Args:
         seeds: Any student of each seed, and the data of that seed.
         needed: The arms of which one has to be among them.
+        versions: Of cross-fitting, whose predictions can be used.
     """
+    there: list[Job] = []
     finished: list[Job] = []
     faults: list[tuple[Job, UsageError]] = []
+    checked: set[int] = set()
     for job, material in seeds:
-        content = content_digest(material)
+        checked.add(job.seed)
+        contents = content_digests(material, versions)
         jobs = trial_jobs(job, stronger=True) + distilled_trial_jobs(job)
         jobs += [one for arm in STAGES for one in fold_jobs(job, arm)]
+        there += [one for one in jobs if exists(one.folder)]
         for one in (one for one in jobs if exists(one.folder / "result.json")):
             finished.append(one)
             try:
-                read_trial(one) if one.arm == TRIALS else read_predictions(one, content)
+                read_trial(one) if one.arm == TRIALS else read_predictions(one, contents)
             except UsageError as error:
                 faults.append((one, error))
     if not any(one.arm in needed for one, _ in faults):
@@ -49,8 +57,9 @@ def check_folds(
     if len(faults) == 1:
         raise error
     folder, reason = job.folder.parent, first_line(error.__cause__ or error)
-    all_of_them = len(faults) == len(finished)
-    names = ", ".join(one.folder.name for one, _ in faults)
+    no_other = len(faults) == len(finished)
+    names = ", ".join(one.folder.name for one in (there if no_other else dict(faults)))
+    all_of_them = no_other and len(checked) == job.settings.seeds
     which = str(folder) if all_of_them else f"these folders in {folder}: {names}"
     raise UsageError(
         f"{len(faults)} of {len(finished)} students of folds cannot be used, "

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -116,9 +117,9 @@ def distilled_trial_jobs(job: Job) -> list[Job]:
 def chosen_distilled(job: Job, material: Material) -> FoldSettings:
     """The settings of distilled students."""
     tried = distilled_tried(chosen_settings(job))
-    content = content_digest(material)
+    contents = content_digests(material)
     jobs = zip(tried, distilled_trial_jobs(job), strict=False)
-    predictions = {of: read_predictions(one, content).checked for of, one in jobs}
+    predictions = {of: read_predictions(one, contents).checked for of, one in jobs}
     return fold_stages_of(material, job).distilled_choice(predictions)
 
 
@@ -150,7 +151,7 @@ def write_out_of_fold(
     own_fold = folds_of(material, job) == fold_of(job)
     ours, given = probabilities(tutor, streams.train)[own_fold], material.train.labels[own_fold]
     checked = probabilities(tutor, streams.held_out).numpy()
-    content = np.array(content_digest(material))
+    (content,) = map(np.array, content_digests(material))
     with atomic_path(job.folder / PREDICTIONS) as part, part.open("wb") as file:
         np.savez(file, train=ours.numpy(), checked=checked, content=content)
     correct, counts = int((ours.argmax(1) == given).sum()), given.bincount().tolist()
@@ -170,10 +171,12 @@ def held_back(job: Job) -> Predicted | None:
     return Predicted(sum(result[CORRECT] for result in results), max(counts), sum(counts))
 
 
-def read_out_of_fold(job: Job, arm: str, material: Material) -> StagePredictions:
+def read_out_of_fold(
+    job: Job, arm: str, material: Material, versions: Sequence[int] = (VERSION,)
+) -> StagePredictions:
     """Put together what the students of all folds predict."""
-    content = content_digest(material)
-    each = [read_predictions(one, content) for one in fold_jobs(job, arm)]
+    contents = content_digests(material, versions)
+    each = [read_predictions(one, contents) for one in fold_jobs(job, arm)]
     return fold_stages_of(material, job).joined(each)
 
 
@@ -230,24 +233,25 @@ def _result(job: Job, *names: str) -> dict[str, Any]:
         return result
 
 
-def content_digest(material: Material) -> str:
-    """A digest of the examples and labels that predictions are for."""
+def content_digests(material: Material, versions: Sequence[int] = (VERSION,)) -> list[str]:
+    """Digests of the examples and labels that predictions are for, by some versions."""
     train, checked = material.train, material.held_out
-    return digest([VERSION, train.ids, train.labels, checked.ids, checked.labels])
+    content = [train.ids, train.labels, checked.ids, checked.labels]
+    return [digest([version, *content]) for version in versions]
 
 
 def _remedy(job: Job) -> str:
     return f"Delete {job.folder}, then go on with --resume {job.run}: it is made again."
 
 
-def read_predictions(job: Job, content: str) -> FoldPredictions:
-    """What a student of a fold predicts, of the data with this digest."""
+def read_predictions(job: Job, contents: Sequence[str]) -> FoldPredictions:
+    """What a student of a fold predicts, of the data with one of these digests."""
     file = job.folder / PREDICTIONS
     with name_damaged_file(file, _remedy(job)):
         try:
             buffer = io.BytesIO(file.read_bytes())  # numpy leaves damaged files open
             with np.load(buffer, allow_pickle=False) as stored:
-                if str(stored["content"]) != content:
+                if str(stored["content"]) not in contents:
                     raise ValueError(
                         "it is about other examples or labels, or of another version"
                     )

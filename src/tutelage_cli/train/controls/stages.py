@@ -11,6 +11,7 @@ docs/controls.md, "Folds", explains the procedure, and in what ``tutelage.fit`` 
 from pathlib import Path
 
 from tutelage.crossfit.fold_settings import corrected_settings, distilled_settings
+from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.runner.trackers import LogName
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
@@ -62,7 +63,8 @@ def training_stages(
 ) -> list[list[Job]]:
     """All students of a run, in stages: each builds on what earlier stages left.
 
-    Students of folds are jobs of their own, so that none is trained twice.
+    Students of folds are jobs of their own, so that none is trained twice; those that nothing
+    is left to read are not among them.
     """
     stages: list[list[Job]] = [[], [], [], [], [], [], []]
     for seed in range(settings.seeds):
@@ -70,19 +72,35 @@ def training_stages(
         jobs = {arm: job.with_arm(arm) for arm in settings.arms}
         any_of = jobs["untaught"]
         stages[0] += rate_jobs(any_of)
-        if {*ON_TRIALS, *ON_FOLDS, *CROSS_FITTED} & set(jobs):
-            stronger = bool({*ON_TRIALS} & set(jobs))
-            stages[1] += trial_jobs(any_of, stronger=stronger)
-        if {*ON_FOLDS, *CROSS_FITTED} & set(jobs):
-            stages[2] += fold_jobs(any_of, PLAIN)
-        if {*CROSS_FITTED} & set(jobs):
-            stages[3] += fold_jobs(any_of, CORRECTED)
-            if settings.rounds > 1:
-                stages[4] += distilled_trial_jobs(any_of)
-                stages[5] += fold_jobs(any_of, DISTILLED)
+        for place, of_folds in enumerate(_fold_stages(any_of), start=1):
+            stages[place] += of_folds
         for arm, job in jobs.items():
             stages[2 if takes_chosen_decay(arm, jobs) else _stage(arm)].append(job)
     return [stage for stage in stages if stage]
+
+
+def is_finished(job: Job) -> bool:
+    """Whether a student has its result."""
+    return exists(job.folder / "result.json")
+
+
+def _fold_stages(job: Job) -> list[list[Job]]:
+    # the students of folds of a seed; none where all that is read of them is finished
+    arms = {*job.settings.arms}
+    of_folds = (*ON_TRIALS, *ON_FOLDS, *CROSS_FITTED)
+    readers = [arm for arm in arms if arm in of_folds or takes_chosen_decay(arm, arms)]
+    if not readers:
+        return []
+    trials = trial_jobs(job, stronger=bool({*ON_TRIALS} & arms))
+    plain = fold_jobs(job, PLAIN) if {*ON_FOLDS, *CROSS_FITTED} & arms else []
+    rounds = job.settings.rounds if {*CROSS_FITTED} & arms else 0
+    corrected = fold_jobs(job, CORRECTED) if rounds else []
+    distilled = fold_jobs(job, DISTILLED) if rounds > 1 else []
+    # predictions are inspected, too, and made again where they were deleted
+    read = [*map(job.with_arm, readers), *plain, *corrected, *distilled]
+    if all(map(is_finished, read)):
+        return []
+    return [trials, plain, corrected, distilled_trial_jobs(job) if distilled else [], distilled]
 
 
 def _stage(arm: str) -> int:
