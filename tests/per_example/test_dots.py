@@ -116,3 +116,13 @@ def test_a_tied_weight_has_one_gradient() -> None:
     torch.testing.assert_close(
         found.view(2, 3, 2), torch.tensor([first, second]), rtol=0, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("method", ["ghost", "forward"])
+def test_a_chosen_layer_counts_a_weight_that_it_shares_in_all_uses(method) -> None:
+    student = nn.Sequential(nn.Embedding(3, 2), nn.Linear(2, 3))
+    student[1].weight = student[0].weight
+    batch = Batch(torch.tensor([0, 2]), torch.tensor([1, 0]), torch.arange(2))
+    direction = {"0.weight": torch.randn(3, 2), "1.bias": torch.randn(3)}
+    found = gradient_dots(student, batch, direction, method=method, layers=["1"])
+    torch.testing.assert_close(found, gradient_dots(student, batch, direction, method=method))
