@@ -13,7 +13,7 @@ from papers.pays.cells import CELLS, LEARNED
 from tutelage_cli.intervals import Interval, mean_interval
 from tutelage_cli.train.names import CONTROLS
 
-OURS, UNTAUGHT = "cross-fitted", "untaught"
+OURS, UNTAUGHT, TEACHER = "cross-fitted", "untaught", LEARNED[0]
 OTHERS = (UNTAUGHT, *(name for name in CONTROLS if name != OURS))
 """what a user can do without any part of this project"""
 Arms = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -35,6 +35,8 @@ class Row(NamedTuple):
     """the best of everything without a learned teacher"""
     taught: Mapping[str, Interval]
     """each learned teacher less that"""
+    teacher: Interval | None
+    """the teacher of ``LEARNED`` that needs no cross-fitting less ``control``"""
 
 
 def row_of(name: str, arms: Arms) -> Row:
@@ -55,6 +57,7 @@ def row_of(name: str, arms: Arms) -> Row:
             for arm in LEARNED
             if arm in accuracy
         },
+        _difference(accuracy[TEACHER], accuracy[control]) if TEACHER in accuracy else None,
     )
 
 
@@ -103,7 +106,10 @@ def _taught(row: Row, arm: str) -> str:
 
 def counts(rows: Sequence[Row]) -> list[str]:
     """How many cells each comparison decides, a sentence each."""
-    found = {"Cross-fitting less the best control": [row.ours for row in rows]} | {
+    found = {
+        "Cross-fitting less the best control": [row.ours for row in rows],
+        f"{TEACHER} less the best control": [row.teacher for row in rows if row.teacher],
+    } | {
         f"{arm} less the best of everything else": [
             row.taught[arm] for row in rows if arm in row.taught
         ]

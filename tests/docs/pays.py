@@ -2,12 +2,26 @@
 
 from collections.abc import Sequence
 
-from papers.pays.cells import CELLS, LEARNED
-from papers.pays.rows import OURS, UNTAUGHT, Row, counts, stored
+from papers.pays.cells import CELLS
+from papers.pays.rows import OURS, TEACHER, UNTAUGHT, Row, counts, stored
 from tests.docs.measured import ROOT
 from tutelage_cli.intervals import Interval
+from tutelage_cli.train.names import OUT_OF_FOLD
 
-HEAD = ("cell", "seeds", UNTAUGHT, "best control", OURS, "less the control", *LEARNED)
+LESS, ELSE = "less the control", "less the best of all others"
+HEAD = (
+    "cell",
+    "seeds",
+    UNTAUGHT,
+    "best control",
+    OURS,
+    LESS,
+    TEACHER,
+    LESS,
+    ELSE,
+    OUT_OF_FOLD,
+    ELSE,
+)
 
 
 def cells() -> str:
@@ -19,25 +33,29 @@ def cells() -> str:
 def decided() -> str:
     """How many cells each comparison decides, and how many have not run."""
     rows = stored(ROOT)
-    told = [f"* {line}" for line in counts(rows)]
+    lines = [f"* {line}" for line in counts(rows)]
     missing = len(CELLS) - len(rows)
-    return "\n".join([*told, f"* Not run yet: {missing} of {len(CELLS)} cells."])
+    return "\n".join([*lines, f"* Not run yet: {missing} of {len(CELLS)} cells."])
 
 
 def _line(row: Row) -> Sequence[str]:
     means = row.means
-    taught = (f"{means[arm]:.1f}, {_told(row.taught[arm])}" for arm in LEARNED)
+    assert row.teacher is not None
     return (
         row.name,
         str(row.seeds),
         f"{means[UNTAUGHT]:.1f}",
         f"{row.control} {means[row.control]:.1f}",
         f"{means[OURS]:.1f}",
-        _told(row.ours),
-        *taught,
+        _interval(row.ours),
+        f"{means[TEACHER]:.1f}",
+        _interval(row.teacher),
+        _interval(row.taught[TEACHER]),
+        f"{means[OUT_OF_FOLD]:.1f}",
+        _interval(row.taught[OUT_OF_FOLD]),
     )
 
 
-def _told(of: Interval) -> str:
-    said = f"{of.mean:+.1f} [{of.low:+.1f}, {of.high:+.1f}]".replace("-", "−")
-    return f"**{said}**" if of.above or of.below else said
+def _interval(of: Interval) -> str:
+    text = f"{of.mean:+.1f} [{of.low:+.1f}, {of.high:+.1f}]".replace("-", "−")
+    return f"**{text}**" if of.above or of.below else text
