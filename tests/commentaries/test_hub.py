@@ -237,6 +237,6 @@ def test_a_commentary_of_the_hub_trains_a_student_by_its_address(hub, stored, tm
 
 def test_without_the_client_the_extra_is_named(stored, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
-    with pytest.raises(MissingExtraError, match=r"tutelage\[hub\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[hub\]'"):
         pull_commentary(NAME)
     assert isinstance(tl.load_commentary(stored, nn.Module()), LossWeigher)

