@@ -17,10 +17,7 @@ torch.manual_seed(0)
 student = nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
 loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
-teacher = tl.teachers.InternalState(
-    student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
-    level="centred",
-)  # fmt: skip
+teacher = tl.teachers.MarginLoss(student, classes=10, level="centred")
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),

@@ -33,10 +33,7 @@ class Digits(tl.integrations.TeachingModule):
 torch.manual_seed(0)
 student = Digits()
 loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
-teacher = tl.teachers.InternalState(
-    student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
-    level="centred",
-)  # fmt: skip
+teacher = tl.teachers.MarginLoss(student, classes=10, level="centred")
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),

@@ -15,10 +15,7 @@ torch.manual_seed(0)
 student = tl.models.text_classifier(CONFIG, classes=4)
 optimizer = AdamW(student.parameters(), lr=1e-3)
 loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
-teacher = tl.teachers.InternalState(
-    student, classes=4, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
-    level="centred",
-)  # fmt: skip
+teacher = tl.teachers.MarginLoss(student, classes=4, level="centred")
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),

@@ -18,10 +18,7 @@ network = timm.create_model("test_resnet", in_chans=1, num_classes=10)
 student = nn.Sequential(nn.Upsample(scale_factor=4), network)
 optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
 loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
-teacher = tl.teachers.InternalState(
-    student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
-    level="centred",
-)  # fmt: skip
+teacher = tl.teachers.MarginLoss(student, classes=10, level="centred")
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),

@@ -21,10 +21,7 @@ student = DistributedDataParallel(student)
 optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
 sampler = DistributedSampler(train)
 loader = DataLoader(tl.data.WithIds(train), 50 // dist.get_world_size(), sampler=sampler)
-teacher = tl.teachers.InternalState(
-    student, classes=10, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
-    level="centred",
-)  # fmt: skip
+teacher = tl.teachers.MarginLoss(student, classes=10, level="centred")
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),

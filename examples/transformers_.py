@@ -22,10 +22,7 @@ arguments = TrainingArguments(
     report_to=[],
 )
 trainer = tl.integrations.TeachingTrainer(student.model, arguments, train_dataset=named(train))
-teacher = tl.teachers.InternalState(
-    student, classes=4, label=False, surface=("margin", "loss"), hidden_layers=1, width=32,
-    level="centred",
-)  # fmt: skip
+teacher = tl.teachers.MarginLoss(student, classes=4, level="centred")
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),

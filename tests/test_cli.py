@@ -266,6 +266,7 @@ def test_unknown_names_are_refused_before_the_data_are_read(place, monkeypatch, 
     monkeypatch.setattr(material, "read_data", read)
     answer = run("train", place.pets if data == "pets" else data, *words)
     one_line(answer, words[1].rpartition(":")[2])
+    assert answer.out == ""
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

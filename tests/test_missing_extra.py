@@ -16,7 +16,7 @@ def failure(module: str, name: str, statement: str) -> str:
         told = str(MissingExtraError(module, "train"))
     else:
         pytest.fail(f"{statement} works")
-    assert "pip install 'tutelage[train]'" in told
+    assert "pip install '.[train]'" in told
     return told.replace(name, "NAME")
 
 

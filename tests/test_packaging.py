@@ -108,7 +108,7 @@ def test_without_its_extra_the_command_line_says_so_in_one_line(tmp_path, module
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "tutelage: not installed: altair, pyyaml, tyro. "
-        "Install the command line with: pip install 'tutelage[train]'\n"
+        "Install the command line with: pip install '.[train]' in a checkout of tutelage\n"
     )
     done = run_python("-m", module, "--version", path=tmp_path, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"tutelage {PROJECT['version']}\n")
@@ -138,7 +138,10 @@ def test_an_extra_that_a_message_names_brings_the_module(package: str) -> None:
     assert wrong == []
 
 
-def test_pages_install_from_a_checkout_as_no_index_has_the_package() -> None:
+def test_pages_and_messages_install_from_a_checkout_as_no_index_has_the_package() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    messages = [file for package in PACKAGES.values() for file in package.rglob("*.py")]
     command = re.compile(r"pip install (-\S+ )*'?tutelage")
-    assert [str(page) for page in pages if command.search(page.read_text("utf-8"))] == []
+    assert [
+        str(of) for of in (*pages, *messages) if command.search(of.read_text("utf-8"))
+    ] == []

@@ -88,7 +88,7 @@ def check_library(clean: CleanEnvironment) -> None:
     clean.install()
     clean.run("python", "-c", readme_loop())
     said = clean.run("tutelage", "--help", code=2)
-    assert "pip install 'tutelage[train]'" in said, said
+    assert "pip install '.[train]'" in said, said
     assert said.count("\n") == 1, said
 
 

@@ -59,7 +59,7 @@ class MissingExtraError(ImportError):
         elif isinstance(failed, ImportError) and name is None:
             reason = " ".join(str(failed).split())
             what = f"{module} is there, but cannot be imported ({reason}). Install it again"
-        super().__init__(f"{what} with: pip install 'tutelage[{extra}]'")
+        super().__init__(f"{what} with: pip install '.[{extra}]' in a checkout of tutelage")
 
 
 def require_module(module: str, extra: str) -> None:

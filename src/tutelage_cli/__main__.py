@@ -55,7 +55,7 @@ def _main() -> int:
     if missing:
         sys.stderr.write(
             f"tutelage: not installed: {', '.join(missing)}. "
-            "Install the command line with: pip install 'tutelage[train]'\n"
+            "Install the command line with: pip install '.[train]' in a checkout of tutelage\n"
         )
         return WRONG_USE
     from tutelage_cli.cli import main as run  # takes a while, in which Ctrl-C may come

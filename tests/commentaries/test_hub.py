@@ -1,6 +1,9 @@
 """Commentaries on the Hugging Face Hub, which is a folder here: no network is used."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from huggingface_hub import errors
 from torch import nn
 
 import tutelage as tl
-from tests.trained import found, one_line, run, unchecked
+from tests.trained import QUICK, content, found, one_line, pictures, run, unchecked, undrawn
 from tutelage.commentaries import pull_commentary, push_commentary, save_commentary
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage.teachers import Blending, LossWeigher
@@ -160,7 +163,8 @@ def test_what_goes_wrong_is_one_line(hub, stored):
         run("commentary", "pull", "user/nobody", "x"), "no data set repository user/nobody"
     )
     words = ("train", "mnist5k", "--commentary", f"hf://{NAME}", "--out", "x")
-    one_line(run(*words), f"tutelage commentary pull {NAME}")
+    one_line(run(*words), f"no data set repository {NAME}")
+    one_line(run("commentary", "show", f"hf://{NAME}"), f"tutelage commentary pull {NAME}")
     push_commentary(stored, NAME)
     one_line(run("commentary", "pull", f"{NAME}@v9", "x"), "no such revision")
     (hub.root / NAME / "commentary.json").unlink()
@@ -183,8 +187,56 @@ def test_what_goes_wrong_is_one_line(hub, stored):
     assert not Path("x").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-m", "tutelage", "commentary", "pull", NAME, "x"),
+        ("-m", "tutelage", "commentary", "push", "weigher", NAME),
+        ("-m", "tutelage", "train", "mnist5k", "--commentary", f"hf://{NAME}", "--out", "x"),
+        (
+            "-c",
+            f"import tutelage, torch; tutelage.load_commentary('hf://{NAME}', torch.nn.ReLU())",
+        ),
+    ],
+    ids=["pull", "push", "train", "load"],
+)
+def test_a_process_that_imported_nothing_else_says_it_in_one_line(stored, words):
+    hub = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(stored.parent / "home"), "HF_TOKEN": "secret"}
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=stored.parent,
+        env={**os.environ, **hub},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    *before, last = done.stderr.splitlines()
+    assert f"hf://{NAME} cannot be reached on the Hugging Face Hub" in last
+    if words[0] == "-m":
+        assert done.returncode == 2
+        assert before == []
+    assert not (stored.parent / "x").exists()
+
+
+def test_a_commentary_of_the_hub_trains_a_student_by_its_address(hub, stored, tmp_path):
+    push_commentary(stored, NAME)
+    (tmp_path / "own.yaml").write_text(f"commentary: hf://{NAME}@main\n")
+    of_flag = ("--commentary", f"hf://{NAME}")
+    with undrawn():
+        for name, given in {"flag": of_flag, "file": ("--config", "own.yaml")}.items():
+            answer = run(
+                "train", pictures(tmp_path / f"of-{name}"), *given, *QUICK, "--out", name
+            )
+            assert answer.code == 0, answer
+            # the run keeps the folder, so that a newer version does not change it
+            settings = content(tmp_path / name / "settings.json")
+            assert Path(settings["commentary"]) == hub.root / "cache" / NAME
+            assert run("train", "--resume", name).code == 0
+
+
 def test_without_the_client_the_extra_is_named(stored, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
-    with pytest.raises(MissingExtraError, match=r"tutelage\[hub\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[hub\]'"):
         pull_commentary(NAME)
     assert isinstance(tl.load_commentary(stored, nn.Module()), LossWeigher)

@@ -1,6 +1,9 @@
-"""What the first page says that its example prints is what it prints."""
+"""What the first pages say that their examples print is what they print."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -10,17 +13,31 @@ from tests.trained import unchecked
 
 pytest.importorskip("sklearn")
 
+ROOT = DOCS.parent
 NUMBER = re.compile(r"\d+(?:\.\d+)?%?")
 ACCURACIES = 3.0
 """points by which another machine's rounding may move an accuracy after some thousand steps"""
+EXAMPLE = re.compile(r"^python examples/(\w+)\.py +# .*: ([\d.]+)%, seed 0$", re.M)
+EXAMPLES = dict(EXAMPLE.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The code blocks of one language in a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def example_of_fit() -> tuple[str, str, str]:
+    """The example's data, its three lines and what the page says that they print."""
+    text = (DOCS / "start.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("## Your own module\n")
+    (printed,) = blocks(section.partition("\n## ")[0], "text")
+    data, lines = blocks(section, "python")[:2]
+    assert len(lines.splitlines()) == 3
+    return data, lines, printed
 
 
 def test_the_example_of_fit_prints_its_report(capsys) -> None:
-    text = (DOCS / "start.md").read_text(encoding="utf-8")
-    _, _, section = text.partition("## Your own module\n")
-    data, lines = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[:2]
-    (printed,) = re.findall(r"^```text\n(.*?)^```$", section.partition("\n## ")[0], re.S | re.M)
-    assert len(lines.splitlines()) == 3
+    data, lines, printed = example_of_fit()
     with torch.random.fork_rng(), unchecked():
         exec(compile(data + lines, "start.md", "exec"), {})
     out = capsys.readouterr().out
@@ -28,3 +45,29 @@ def test_the_example_of_fit_prints_its_report(capsys) -> None:
     for name in ("test", "checked"):
         found, said = (float(re.findall(rf"{name}: ([\d.]+)%", t)[0]) for t in (out, printed))
         assert found == pytest.approx(said, abs=ACCURACIES)
+
+
+def test_the_first_page_shows_the_same_example_and_output() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    _, lines, printed = example_of_fit()
+    assert blocks(text, "python") == [lines]
+    assert blocks(text, "text") == [printed]
+
+
+def test_the_readme_shows_accuracies_of_examples() -> None:
+    assert {"plain", "taught", "cross_fitted"} <= set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_of_the_readme_prints_its_accuracy(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"{name}.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    (found,) = re.findall(r"^accuracy: ([\d.]+)%$", done.stdout, re.M)
+    assert float(found) == pytest.approx(float(EXAMPLES[name]), abs=ACCURACIES)

@@ -371,7 +371,7 @@ def test_a_single_checked_example_is_predicted_by_a_student_that_did_not_see_it(
         return train(self, training, start)
 
     monkeypatch.setattr(CrossFitting, "_train", training)
-    with pytest.warns(UserWarning, match="no checked example has"):
+    with pytest.warns(UserWarning, match="no checked example is of class"):
         cross_fitted(checked=(CHECKED[0][:1], CHECKED[1][:1]), epochs=1)
     assert seen[-FOLDS:] == [0, 3, 3]  # its own fold is the first
 

@@ -369,7 +369,7 @@ def test_the_report_says_what_was_measured_and_what_asks_for_caution() -> None:
     )
     assert "14 teacher steps" in lines
     cautions = [line for line in lines if line.startswith("caution: ")]
-    assert "no checked example has 2 of the 3 classes" in cautions[0]
+    assert "no checked example is of class 2 (classes are 0..2): " in cautions[0]
     assert "14 teacher steps are few" in cautions[1]
     assert len(cautions) == 2
     assert "caution" not in run(epochs=22).report()
@@ -377,7 +377,9 @@ def test_the_report_says_what_was_measured_and_what_asks_for_caution() -> None:
 
 def test_checked_examples_of_one_class_are_warned_of() -> None:
     one = CHECKED[1] == 0
-    with pytest.warns(UserWarning, match="no checked example has 1, 2 of the 3 classes"):
+    with pytest.warns(
+        UserWarning, match=r"no checked example is of class 1, 2 \(classes are 0..2\)"
+    ):
         run(checked=(CHECKED[0][one], CHECKED[1][one]), epochs=1)
 
 

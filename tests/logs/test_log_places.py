@@ -46,7 +46,7 @@ def test_a_handler_gets_a_line_and_the_numbers_themselves(caplog):
 
 def test_without_tensorboard_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(MissingExtraError, match=r"tutelage\[train\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[train\]'"):
         TensorBoard(tmp_path / "curves")
     assert list(tmp_path.iterdir()) == []
 
@@ -136,7 +136,7 @@ def test_an_address_of_mlflow_is_taken_as_it_is(clients, monkeypatch):
     assert list(clients) == ["sqlite:///mlflow.db"]
     assert "MLFLOW_ALLOW_FILE_STORE" not in os.environ
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(MissingExtraError, match=r"tutelage\[mlflow\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[mlflow\]'"):
         MLflow("sqlite:///mlflow.db")
 
 

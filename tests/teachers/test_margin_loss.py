@@ -86,3 +86,29 @@ def test_it_is_made_where_the_student_is() -> None:
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(UsageError, match=r"Unknown level 'centered'\. Did you mean 'centred'"):
         MarginLoss(nn.Linear(2, C), C, level="centered")
+
+
+@pytest.mark.parametrize("level", ["free", "centred"])
+def test_it_is_the_internal_state_of_its_settings_from_the_same_seed(level: str) -> None:
+    student = nn.Linear(2, C)
+    torch.manual_seed(0)
+    made = MarginLoss(student, C, level=level)
+    torch.manual_seed(0)
+    spelled_out = InternalState(
+        student,
+        classes=C,
+        label=False,
+        surface=("margin", "loss"),
+        hidden_layers=1,
+        width=32,
+        level=level,
+    )
+    assert list(made.state_dict()) == list(spelled_out.state_dict())
+    for name, value in spelled_out.state_dict().items():
+        assert torch.equal(made.state_dict()[name], value)
+    for p in made.parameters():
+        nn.init.normal_(p)
+    spelled_out.load_state_dict(made.state_dict())
+    weights = [teacher.double().weigh(*shown()) for teacher in (made, spelled_out)]
+    assert torch.equal(*weights)
+    assert len(weights[0].unique()) == 3

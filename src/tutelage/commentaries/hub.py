@@ -112,9 +112,14 @@ def pull_commentary(
 
 def local_folder(place: str | Path) -> Path:
     """The folder of a commentary, downloaded where ``place`` begins with ``hf://``."""
-    if isinstance(place, str) and place.startswith(HUB):
-        return pull_commentary(place)
+    if is_address(place):
+        return pull_commentary(HUB + "/".join(Path(place).parts[1:]))
     return Path(place)
+
+
+def is_address(place: str | Path) -> bool:
+    """Whether it is an address of the Hub, which has one slash less in a ``Path``."""
+    return Path(place).parts[:1] == ("hf:",)
 
 
 def _copied(stored: Path, out: Path) -> Path:
@@ -145,7 +150,7 @@ def _parsed(repository: str) -> tuple[str, str | None]:
 
 def _hub() -> Any:
     try:
-        import huggingface_hub
+        import huggingface_hub.errors  # `import huggingface_hub` alone does not bring it
     except ImportError as error:
         raise MissingExtraError("huggingface_hub", "hub") from error
     return huggingface_hub

@@ -135,8 +135,8 @@ class FitParts:
         if self.checked_examples is not None:
             result = "their labels are taken to be wrong as often as those of other classes"
         return (
-            f"no checked example has {first_few(missing, 10)} of the {self.classes} classes: "
-            f"{result}"
+            f"no checked example is of class {first_few(missing, 10)} (classes are "
+            f"0..{self.classes - 1}): {result}"
         )
 
     def notes(self, steps: int, *, learns: bool, short: str) -> tuple[str, ...]:

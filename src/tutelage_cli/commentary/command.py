@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tutelage.errors import UsageError, require_module
@@ -51,7 +52,6 @@ def _learn(args: Learn) -> None:
         raise UsageError(f"{out} exists. Name another folder with --out, or --overwrite it.")
     if args.log is not None:
         require_module(args.log, LOG_EXTRAS[args.log])
-    say(output.progress(), "Reading the data ...")
     # imported after all checks that need no torch
     from tutelage_cli.commentary.display import Episodes
     from tutelage_cli.commentary.learn import learn
@@ -62,7 +62,8 @@ def _learn(args: Learn) -> None:
             episodes.update(number, loss)
             draw(number, {"episode/held_out_loss": loss})
 
-        learn(settings, out, on_episode, overwrite=args.overwrite)
+        notify = partial(say, output.progress())
+        learn(settings, out, on_episode, notify, overwrite=args.overwrite)
     use = ["tutelage", "train", settings.data, *_reading_flags(settings)]
     use = [*use, "--commentary", str(out)]
     result = output.result()

@@ -35,6 +35,7 @@ from tutelage_cli.runner.run_folder import (
 )
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.check import check_batch, check_device, fingerprint
+from tutelage_cli.train.freeze import Notify
 from tutelage_cli.train.material import (
     Source,
     Streams,
@@ -57,12 +58,17 @@ OnEpisode = Callable[[int, float], None]
 
 
 def learn(
-    settings: LearnSettings, out: Path, on_episode: OnEpisode, *, overwrite: bool = False
+    settings: LearnSettings,
+    out: Path,
+    on_episode: OnEpisode,
+    notify: Notify,
+    *,
+    overwrite: bool = False,
 ) -> Path:
     """Learn a commentary, from the checkpoint of an earlier attempt if there is one."""
     require_free(out, overwrite=overwrite)
     settings = _with_student(settings)
-    source, streams = _open(settings)
+    source, streams = _open(settings, notify)
     algorithm: LearningAlgorithm = ALGORITHMS[settings.algorithm](settings, streams)
     work_folder = out.with_name(f"{out.name}.learning")
     _begin(work_folder, settings, source)
@@ -127,9 +133,9 @@ def _study_of(settings: LearnSettings) -> TrainSettings:
     return replace(study, augment=TrainSettings.augment)  # no setting of theirs
 
 
-def _open(settings: LearnSettings) -> tuple[Source, Streams]:
+def _open(settings: LearnSettings, notify: Notify) -> tuple[Source, Streams]:
     study = _study_of(settings)
-    source = read_source(study)
+    source = read_source(study, notify)
     material = seed_material(source, study, settings.seed)
     check_batch(study, material)
     return source, open_streams(material, study, settings.seed, device_of(study))

@@ -28,11 +28,13 @@ class TableRows:
 
     files: tuple[tuple[str, Sequence[int]], ...]
     """in order: a file, and the row numbers of its examples"""
+    array: bool = False
+    """whether it is a NumPy array, of which messages give the index: it has no header"""
 
     @classmethod
-    def of(cls, where: str, count: int) -> "TableRows":
-        """The rows of one table without empty lines."""
-        return cls(((where, numbers(count)),))
+    def of(cls, where: str, count: int, *, array: bool = False) -> "TableRows":
+        """The rows of one table without empty lines, or of an array."""
+        return cls(((where, numbers(count)),), array)
 
     @property
     def where(self) -> str:
@@ -50,7 +52,7 @@ class TableRows:
     def at(self, example: int) -> str:
         """The file and the row of an example, as text."""
         file, row = self.place(example)
-        return f"{listed([row])} of {file}"
+        return f"{self._listed([row])} of {file}"
 
     def rows_with(self, what: str, examples: Sequence[int]) -> str:
         """Say what some rows have."""
@@ -58,7 +60,8 @@ class TableRows:
         for file, row in map(self.place, examples):
             found.setdefault(file, []).append(row)
         few = list(found.items())[:_SHOWN]
-        shown = [f"{file} has {what} in {listed(rows)}" for file, rows in few]
+        place = "at" if self.array else "in"
+        shown = [f"{file} has {what} {place} {self._listed(rows)}" for file, rows in few]
         more = f" and {len(found) - _SHOWN} files more" if len(found) > _SHOWN else ""
         return ", ".join(shown) + more
 
@@ -70,3 +73,9 @@ class TableRows:
             for file, rows in self.files
             for row in rows
         )
+
+    def _listed(self, rows: Sequence[int]) -> str:
+        if not self.array:
+            return listed(rows)
+        noun = "indices" if len(rows) > 1 else "index"
+        return f"{noun} {first_few([row - FIRST for row in rows], _SHOWN)}"

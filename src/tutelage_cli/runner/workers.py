@@ -43,7 +43,8 @@ def refuse_several_processes() -> None:
     number = os.environ.get("WORLD_SIZE", "")
     if number.isdigit() and int(number) > 1:
         raise UsageError(
-            f"torchrun started this command {number} times (WORLD_SIZE), and every process "
-            "would write the same files. Start it once, without torchrun: tutelage train has "
-            "--jobs for several students at a time, and --backend ray for several machines."
+            f"torchrun started this command {number} times (WORLD_SIZE): every process would "
+            "write the same files, and batches divided among them would change a student with "
+            "batch normalisation. Start it once, without torchrun: tutelage train has --jobs "
+            "for several students at a time, and --backend ray for several machines."
         )

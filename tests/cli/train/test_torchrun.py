@@ -23,6 +23,8 @@ def test_torchrun_is_refused_with_what_to_use_in_its_place(tmp_path):
     assert done.returncode != 0
     said = [line for line in done.stderr.splitlines() if line.startswith("tutelage: ")]
     assert "2 times (WORLD_SIZE)" in said[0]
+    assert "write the same files" in said[0]
+    assert "batch normalisation" in said[0]
     assert "--jobs" in said[0]
     assert "--backend ray" in said[0]
     assert list(tmp_path.iterdir()) == []

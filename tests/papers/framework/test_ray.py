@@ -14,7 +14,7 @@ pytestmark = RAY_WARNS
 
 def test_a_missing_ray_is_told_with_the_extra_that_brings_it(place, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    one_line(place.reproduce("--backend", "ray"), "ray is not installed", "tutelage[cluster]")
+    one_line(place.reproduce("--backend", "ray"), "ray is not installed", ".[cluster]")
 
 
 def test_ray_runs_the_jobs_and_finds_what_processes_find(place, monkeypatch):

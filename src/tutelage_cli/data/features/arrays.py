@@ -50,7 +50,7 @@ class Vectors(NamedTuple):
     """whether they are named by their ids"""
 
 
-def checked(found: np.ndarray, where: str) -> np.ndarray:
+def checked(found: np.ndarray, where: str, *, array: bool = True) -> np.ndarray:
     """Feature vectors as float32."""
     if found.ndim != 2 or 0 in found.shape:
         raise UsageError(
@@ -63,7 +63,7 @@ def checked(found: np.ndarray, where: str) -> np.ndarray:
     odd = np.flatnonzero(~np.asarray(fine)).tolist()
     if odd:
         what = "NaN, infinity or numbers beyond single precision"
-        message = TableRows.of(where, len(found)).rows_with(what, odd)
+        message = TableRows.of(where, len(found), array=array).rows_with(what, odd)
         raise UsageError(f"{message}: drop these rows, or put numbers in.")
     return np.ascontiguousarray(found, dtype=np.float32)
 
@@ -88,7 +88,7 @@ def _of_arrays(arrays: Arrays, column: str, label: str, named: str | None) -> Ve
         raise UsageError(f"{file} has an array '{column}', but no '{label}' with its labels.")
     values = checked(arrays[column], f"array '{column}' of {file}")
     labels = label_array(arrays[label], len(values), f"array '{label}' of {file}")
-    rows = TableRows.of(str(file), len(values))
+    rows = TableRows.of(str(file), len(values), array=True)
     names = rows.names()
     if named is not None and named in arrays.names:
         called = arrays[named]
@@ -105,7 +105,7 @@ def label_array(found: np.ndarray, rows: int, where: str) -> LabelColumn:
     _refuse_shape(found, rows, where)
     if found.dtype.kind == "f":
         found = found.astype(np.float64)  # longer ones are no numbers of Python's
-    return LabelColumn(found.tolist(), TableRows.of(where, rows))
+    return LabelColumn(found.tolist(), TableRows.of(where, rows, array=True))
 
 
 def _refuse_shape(found: np.ndarray, rows: int, where: str) -> None:
@@ -247,7 +247,7 @@ def _read_file(file: Path, column: str | None, label: str | None) -> tuple[Vecto
     names = read[named].to_pylist() if named else []
     values = _stacked(read[found], rows)
     vectors = Vectors(
-        checked(values, f"column '{found}' of {where}") if len(read) else values,
+        checked(values, f"column '{found}' of {where}", array=False) if len(read) else values,
         LabelColumn(read[labels].to_pylist(), rows, schema_classes(schema, labels)),
         tuple(names_by_id(names) if by_id else distinct_names(names, rows)),
         where,
