@@ -88,11 +88,6 @@ def last_linear(module: nn.Module) -> str:
     return linear[-1]
 
 
-def has_last_linear(module: nn.Module) -> bool:
-    """Whether ``last_linear`` finds one, in a module that is not itself one."""
-    return any(name for name, part in module.named_modules() if isinstance(part, nn.Linear))
-
-
 def known_width(module: nn.Module, tap: str) -> int | None:
     """The width of a submodule's output, if it follows from the layers around it.
 

@@ -5,8 +5,7 @@ import re
 
 import torch
 
-from tutelage.errors import UsageError
-from tutelage.functional.taps import has_last_linear
+from tutelage.errors import UnsupportedStudentError, UsageError
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
@@ -14,6 +13,7 @@ from tutelage_cli.train.arms import (
     TAUGHT,
     build_tutor,
     device_of,
+    has_linear_head,
 )
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
@@ -77,11 +77,13 @@ def _through_all_layers(
     arm: str, settings: TrainSettings, material: Material, tutor: Tutor
 ) -> str:
     default = settings.layers is None and settings.unroll_steps is None
-    if arm != "margin-loss" or not default or has_last_linear(tutor.student):
+    classes = len(material.train.classes)
+    if arm != "margin-loss" or not default or has_linear_head(tutor.student, classes):
         return ""
     return (
-        f"{student_name(settings, material.train)} has no linear layer in another module to be "
-        f"the last: {arm} learns through all layers, which takes longer."
+        f"{student_name(settings, material.train)} has no last linear layer that is trained "
+        f"and has an output for each of {classes} classes: {arm} learns through all layers, "
+        "which takes longer."
     )
 
 
@@ -131,16 +133,17 @@ def check_device(settings: TrainSettings) -> None:
 
 def _check_unroll_steps(settings: TrainSettings) -> None:
     # against the defaults of the teachers, which the settings do not know
-    if settings.layers == "last":
-        return
     for arm in set(settings.taught) & set(USED_BY["unroll_steps"]):
+        if settings.layers == "last" and arm in USED_BY["layers"]:
+            continue
         every = settings.teacher_every or TAUGHT[arm].every
-        unroll = settings.unroll_steps
+        unroll, what = settings.unroll_steps, "is"
         if unroll is None:  # margin-loss may learn through the last layer
             unroll = 1 if arm == "margin-loss" and settings.layers is None else UNROLL_STEPS
+            what = "is by default"
         if unroll > every:
             raise UsageError(
-                f"--unroll-steps is {unroll}, but {arm} learns after every {every} student "
+                f"--unroll-steps {what} {unroll}, but {arm} learns after every {every} student "
                 f"steps: give --teacher-every {unroll} or more."
             )
 
@@ -178,7 +181,13 @@ def _check_arm(
             tutor.step(last, streams.held_out.draw(0) if tutor.wants_held_out else None)
     except UsageError:
         raise
-    except (RuntimeError, ValueError, IndexError, AssertionError) as error:  # torch's own
+    except (
+        UnsupportedStudentError,
+        RuntimeError,
+        ValueError,
+        IndexError,
+        AssertionError,
+    ) as error:  # torch's own
         raise UsageError(_error_message(arm, settings, material, error)) from error
     return tutor
 
@@ -187,6 +196,8 @@ def _error_message(
     arm: str, settings: TrainSettings, material: Material, error: Exception
 ) -> str:
     reason = " ".join(str(error).split())
+    if isinstance(error, UnsupportedStudentError):
+        return reason + (" Here: --layers all." if "layers='last'" in reason else "")
     if "amplify rounding" in reason:
         return (
             f"--momentum is {settings.momentum:g}, too small for --unroll-steps "

@@ -64,8 +64,8 @@ USED_BY = {
 def takes_chosen_decay(arm: str, arms: Container[str]) -> bool:
     """Whether a taught student of a run of these arms has the weight decay of ``regularised``.
 
-    Teachers of out-of-fold predictions have that of cross-fitting, and those of augmentation
-    the run's, as what is chosen without augmentation is too strong with it.
+    Teachers of out-of-fold predictions have that of cross-fitting, and commentaries and those
+    of augmentation the run's, as what is chosen without augmentation is too strong with it.
     """
-    taught = arm in (*LEARNING, *BASELINES, "commentary", "weights")
+    taught = arm in (*LEARNING, *BASELINES, "weights")
     return taught and "regularised" in arms

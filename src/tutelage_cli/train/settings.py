@@ -31,6 +31,8 @@ IMAGE_SETTINGS = (
 """settings that apply to images only"""
 TEXT_SETTINGS = ("text_column", "max_length")
 """settings that apply to texts only"""
+FORMER_DEFAULTS = {"level": "free", "layers": "all", "unroll_steps": 2}
+"""stored by runs that did not use them, where the default is None now"""
 UNROLL_STEPS = 2
 """student steps that a teacher's gradient is unrolled over, where the settings do not say"""
 
@@ -347,7 +349,8 @@ def _check_rates(settings: TrainSettings) -> None:
 
 def _check_use(settings: TrainSettings) -> None:
     for name, teachers in USED_BY.items():
-        given = getattr(settings, name) != getattr(TrainSettings, name)
+        value = getattr(settings, name)
+        given = value not in (getattr(TrainSettings, name), FORMER_DEFAULTS.get(name))
         if given and not set(teachers) & set(settings.taught):
             arms = ", ".join(("untaught", *settings.taught))
             raise UsageError(

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from tests.trained import QUICK, content, run
+from tests.trained import QUICK, content, one_line, run
 from tutelage.commentaries import read_card
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage.signals import Lookahead, Reversible
@@ -96,15 +96,59 @@ def test_margin_loss_learns_through_the_last_layer_by_default(
     assert (updater.signal, updater.every, teacher.level) == (signal, every, level)
 
 
-def test_students_without_a_last_linear_layer_are_taught_through_all_layers(
-    pets, tmp_path, monkeypatch
+class HeadFirst(nn.Module):
+    """A student whose linear layer registered last is an inner one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.body = nn.Linear(5, 3), nn.Linear(256, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x.flatten(1)).relu())
+
+
+class FrozenHead(nn.Sequential):
+    """A student whose last layer is not trained."""
+
+    def __init__(self) -> None:
+        head = nn.Linear(5, 3).requires_grad_(False)
+        super().__init__(nn.Flatten(), nn.Linear(256, 5), nn.ReLU(), head)
+
+
+class Spare(HeadFirst):
+    """A student with a layer that forward does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spare = nn.Linear(5, 3)
+
+
+@pytest.mark.parametrize("student", [OneConvolution, HeadFirst, FrozenHead])
+def test_students_without_a_linear_head_are_taught_through_all_layers(
+    pets, tmp_path, monkeypatch, student
 ) -> None:
-    monkeypatch.setattr(arms, "new_student", lambda *_: OneConvolution())
+    monkeypatch.setattr(arms, "new_student", lambda *_: student())
     answer = run("train", pets, *QUICK, "--epochs", "1", "--out", tmp_path / "run")
     assert answer.code == 0, answer
     assert "margin-loss learns through all layers" in " ".join(answer.out.split())
     card = read_card(tmp_path / "run" / "commentary")
     assert card["learnt_on"]["signal"].startswith("Reversible(")
+
+
+def test_settings_stored_by_runs_with_the_former_defaults_are_read() -> None:
+    former = {"level": "free", "layers": "all", "unroll_steps": 2}
+    for teacher in TAUGHT_BY:
+        settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [teacher], **former})
+        assert settings.layers == "all"
+
+
+def test_a_head_that_takes_no_part_is_refused_with_the_flag_that_helps(
+    pets, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(arms, "new_student", lambda *_: Spare())
+    words = ["train", pets, *QUICK, "--epochs", "1", "--out", tmp_path / "run"]
+    one_line(run(*words), "spare", "--layers all")
+    assert run(*words, "--layers", "all").code == 0
 
 
 @pytest.mark.parametrize(

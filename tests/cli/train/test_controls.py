@@ -394,6 +394,7 @@ def test_taught_students_have_the_weight_decay_of_regularised(controlled, data) 
         ("margin-loss", CONTROLS, False),
         ("focal", CONTROLS, False),
         ("weights", CONTROLS, False),
+        ("commentary", CONTROLS, True),
         ("margin-loss", (), True),  # nothing has chosen it
         ("margin-loss", ("pruned",), True),
         ("learned-augmentation", CONTROLS, True),

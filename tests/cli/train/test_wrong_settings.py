@@ -90,7 +90,14 @@ def test_a_wrong_value_is_told_whatever_is_missing(command, name, value):
         ("commentary export gone --size 0 4", ["size"]),
         ("train gone --out x --log-every 0 --log tensorboard", ["--log-every", "at least 1"]),
         ("train gone --teacher margin-loss --unroll-steps 9", ["--unroll-steps is 9"]),
-        ("train gone --teacher internal-state --teacher-every 1", ["is 2", "every 1 student"]),
+        (
+            "train gone --teacher internal-state --teacher-every 1",
+            ["is by default 2", "every 1 student"],
+        ),
+        (
+            "train gone --layers last --teacher margin-loss curriculum --teacher-every 1",
+            ["is by default 2", "curriculum"],
+        ),
         ("train gone --layers last --unroll-steps 3", ["--layers last", "--unroll-steps out"]),
         ("train gone --layers last --teacher curriculum", ["--layers does nothing"]),
     ],
