@@ -54,19 +54,28 @@ def csv_header(file: Path) -> list[str]:
 
 def read_csv(file: Path) -> CsvColumns:
     """The columns of a csv file, every value exactly as it is written."""
-    table = list(_lines(file))
-    first, header = _header(file, table)
-    rows = [(number, row) for number, row in table if row and number > first]
-    for number, row in rows:
-        if len(row) != len(header):
-            raise UsageError(
-                f"row {number} {COUNTED} of {file} has {len(row)} values, but there are "
-                f"{len(header)} columns; quote values that hold a comma."
-            )
-    last = rows[-1][0] if rows else first
-    empty = [number for number, row in table if not row and first < number < last]
-    columns = {name: [row[place] for _, row in rows] for place, name in enumerate(header)}
-    return CsvColumns(columns, [number for number, _ in rows], empty)
+    lines = _lines(file)
+    first, header = _header(file, lines)
+    width, ragged = len(header), None
+    values: list[str] = []
+    numbers: list[int] = []
+    empty: list[int] = []
+    for number, row in lines:
+        if not row:
+            empty.append(number)
+            continue
+        if len(row) != width and ragged is None:
+            ragged = number, len(row)
+        numbers.append(number)
+        values += row
+    if ragged is not None:
+        raise UsageError(
+            f"row {ragged[0]} {COUNTED} of {file} has {ragged[1]} values, but there are "
+            f"{width} columns; quote values that hold a comma."
+        )
+    last = numbers[-1] if numbers else first
+    columns = {name: values[place::width] for place, name in enumerate(header)}
+    return CsvColumns(columns, numbers, [number for number in empty if number < last])
 
 
 def _lines(file: Path) -> Iterator[tuple[int, list[str]]]:
