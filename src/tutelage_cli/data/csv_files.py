@@ -2,7 +2,7 @@
 
 import codecs
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,30 +47,53 @@ class CsvColumns(dict[str, list[str]]):
         return (f"{where}: {many} left out, {listed(self.empty)}.",)
 
 
+def csv_header(file: Path) -> list[str]:
+    """The column names of a csv file."""
+    return _header(file, _lines(file))[1]
+
+
 def read_csv(file: Path) -> CsvColumns:
     """The columns of a csv file, every value exactly as it is written."""
+    lines = _lines(file)
+    first, header = _header(file, lines)
+    width, ragged = len(header), None
+    values: list[str] = []
+    numbers: list[int] = []
+    empty: list[int] = []
+    for number, row in lines:
+        if not row:
+            empty.append(number)
+            continue
+        if len(row) != width and ragged is None:
+            ragged = number, len(row)
+        numbers.append(number)
+        values += row
+    if ragged is not None:
+        raise UsageError(
+            f"row {ragged[0]} {COUNTED} of {file} has {ragged[1]} values, but there are "
+            f"{width} columns; quote values that hold a comma."
+        )
+    last = numbers[-1] if numbers else first
+    columns = {name: values[place::width] for place, name in enumerate(header)}
+    return CsvColumns(columns, numbers, [number for number in empty if number < last])
+
+
+def _lines(file: Path) -> Iterator[tuple[int, list[str]]]:
     _refuse_encoding(file)
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines, _long_fields():
-            table = [(n, row) for n, row in enumerate(csv.reader(lines), 1)]
+            yield from enumerate(csv.reader(lines), 1)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{file} cannot be read as a UTF-8 csv file ({error}).") from error
-    filled = [(number, row) for number, row in table if row]
-    if not filled:
+
+
+def _header(file: Path, lines: Iterable[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    first = next((line for line in lines if line[1]), None)
+    if first is None:
         raise UsageError(f"{file} is empty; give a csv file that begins with column names.")
-    (first, header), *rows = filled
-    _refuse_separator(file, header)
-    refuse_twice(header, where=str(file))
-    for number, row in rows:
-        if len(row) != len(header):
-            raise UsageError(
-                f"row {number} {COUNTED} of {file} has {len(row)} values, but there are "
-                f"{len(header)} columns; quote values that hold a comma."
-            )
-    last = rows[-1][0] if rows else first
-    empty = [number for number, row in table if not row and first < number < last]
-    columns = {name: [row[place] for _, row in rows] for place, name in enumerate(header)}
-    return CsvColumns(columns, [number for number, _ in rows], empty)
+    _refuse_separator(file, first[1])
+    refuse_twice(first[1], where=str(file))
+    return first
 
 
 def _refuse_encoding(file: Path) -> None:

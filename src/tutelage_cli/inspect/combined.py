@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -114,8 +115,8 @@ class _Index:
     """student by student, the label of each of its rows"""
     known: Integer[np.ndarray, "N"]
     """students that have the label"""
-    first: list[tuple[int, int]]
-    """the student and its row that have the label first"""
+    first: Integer[np.ndarray, "N"]
+    """the first row of each label, counted through all students"""
 
     def total(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Sum up over students."""
@@ -141,12 +142,13 @@ class _Index:
         columns = [getattr(one, name) for one in self.students]
         if any(column is None for column in columns):
             return None
-        return [
-            columns[student][row] for student, row in (self.first[n] for n in order.tolist())
-        ]
+        rows = list(chain(*columns))
+        return [rows[row] for row in self.first[order].tolist()]
 
     def most(self, name: str, order: np.ndarray) -> list[str]:
         """What most students say; of as many, the first."""
+        if len(self.students) == 1:
+            return self.texts(name, order) or []
         texts: list[list[str]] = [[] for _ in self.first]
         for one, at in zip(self.students, self.places, strict=True):
             for place, text in zip(at.tolist(), getattr(one, name), strict=True):
@@ -156,16 +158,13 @@ class _Index:
 
 def _index(students: Sequence[ExampleTable]) -> _Index:
     keys: dict[tuple[str, str], int] = {}
-    first: list[tuple[int, int]] = []
-    places = []
-    for student, one in enumerate(students):
-        at = np.empty(len(one), dtype=int)
-        for row, key in enumerate(zip(one.names, one.given, strict=True)):
-            at[row] = keys.setdefault(key, len(keys))
-            if at[row] == len(first):
-                first.append((student, row))
-        places.append(at)
-    known = np.bincount(np.concatenate(places), minlength=len(keys))
+    places = [
+        np.array([
+            keys.setdefault(key, len(keys)) for key in zip(one.names, one.given, strict=True)
+        ])
+        for one in students
+    ]
+    _, first, known = np.unique(np.concatenate(places), return_index=True, return_counts=True)
     return _Index(students, places, known, first)
 
 

@@ -1,66 +1,68 @@
 """Labels as a CSV file that a spreadsheet opens and runs nothing of."""
 
+import codecs
 import csv
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable
+from itertools import compress
+from math import isfinite
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 
 from tutelage_cli.inspect.combined import Labels
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = re.compile(r" *[=+\-@\t\r]")
 """what a spreadsheet takes for the start of a formula"""
 
 
 def csv_bytes(labels: Labels, only: Bool[np.ndarray, "N"] | None = None) -> bytes:
     """All labels, or some, a row for each."""
-    file = io.StringIO(newline="")
+    names, columns = zip(*_columns(labels, only), strict=True)
+    content = io.BytesIO()
+    content.write(codecs.BOM_UTF8)
+    file = io.TextIOWrapper(content, "utf-8", errors="backslashreplace", newline="")
     writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow(_header(labels))
-    for row in range(len(labels)):
-        if only is None or only[row]:
-            writer.writerow(list(_cells(labels, row)))
-    return file.getvalue().encode("utf-8-sig", errors="backslashreplace")
+    writer.writerow(names)
+    writer.writerows(zip(*columns, strict=True))
+    file.flush()
+    return content.getvalue()
 
 
 def harmless(text: str) -> str:
     """A text that no spreadsheet computes."""
-    return f"'{text}" if text.lstrip(" ").startswith(FORMULA) or text[:1] in FORMULA else text
+    return f"'{text}" if FORMULA.match(text) else text
 
 
-def _header(labels: Labels) -> list[str]:
-    names = ["rank", "name", "given", "predicted"]
-    names += ["true"] if labels.true is not None else []
-    names += ["flagged"] if labels.flagged is not None else []
-    names += ["probability_wrong"] if labels.wrong is not None else []
-    names += ["weight", "loss", "students", "distrusted_by"]
-    names += ["text"] if labels.texts is not None else []
-    names += [f"loss_epoch_{epoch}" for epoch in labels.epochs]
-    return [*names, *(f"weight_epoch_{epoch}" for epoch in labels.epochs)]
-
-
-def _cells(labels: Labels, row: int) -> Iterator[str | int]:
-    yield row + 1
-    yield harmless(labels.names[row])
-    yield harmless(labels.given[row])
-    yield harmless(labels.predicted[row])
-    if labels.true is not None:
-        yield harmless(labels.true[row])
-    if labels.flagged is not None:
-        yield int(labels.flagged[row])
-    if labels.wrong is not None:
-        yield _number(float(labels.wrong[row].mean()))
-    for value in (labels.weights[row], labels.losses[row]):
-        yield _number(value)
-    yield int(labels.students[row])
-    yield int(labels.distrusted[row])
-    if labels.texts is not None:
-        yield harmless(labels.texts[row])
-    for past in (labels.past_losses, labels.past_weights):
-        for value in past[row] if past is not None else ():
-            yield _number(value)
+def _columns(
+    labels: Labels, only: Bool[np.ndarray, "N"] | None
+) -> list[tuple[str, Iterable[str | int]]]:
+    columns: list[tuple[str, Any, Any]] = [
+        ("rank", range(1, len(labels) + 1), int),
+        ("name", labels.names, harmless),
+        ("given", labels.given, harmless),
+        ("predicted", labels.predicted, harmless),
+        ("true", labels.true, harmless),
+        ("flagged", labels.flagged, int),
+        ("probability_wrong", None if labels.wrong is None else labels.wrong.mean(1), _number),
+        ("weight", labels.weights, _number),
+        ("loss", labels.losses, _number),
+        ("students", labels.students, int),
+        ("distrusted_by", labels.distrusted, int),
+        ("text", labels.texts, harmless),
+    ]
+    for name, past in (("loss", labels.past_losses), ("weight", labels.past_weights)):
+        each = () if past is None else zip(labels.epochs, past.T, strict=True)
+        columns += [(f"{name}_epoch_{epoch}", column, _number) for epoch, column in each]
+    kept = [True] * len(labels) if only is None else only.tolist()
+    return [
+        (name, map(cell, compress(column, kept)))
+        for name, column, cell in columns
+        if column is not None
+    ]
 
 
 def _number(value: float) -> str:
-    return f"{value:.6g}" if np.isfinite(value) else ""
+    return f"{value:.6g}" if isfinite(value) else ""

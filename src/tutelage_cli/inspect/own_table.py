@@ -51,9 +51,10 @@ def read_own(file: Path) -> ExampleTable:
     names = _names(_first(columns, NAME_COLUMNS), rows, trained)
     losses, weights = (_numbers(columns.get(name), name, rows) for name in ("loss", "weight"))
 
-    def kept(column: Sequence[Any] | None) -> list[str] | None:
-        return None if column is None else [_text(column[row]) for row in trained.tolist()]
+    def kept(column: Sequence[str] | None) -> list[str] | None:
+        return None if column is None else [column[row] for row in trained.tolist()]
 
+    texts = _first(columns, TEXT_COLUMNS)
     notes = columns.notes(str(file)) if isinstance(columns, CsvColumns) else ()
     held_out = clean & labelled
     own = ExampleTable(
@@ -68,7 +69,7 @@ def read_own(file: Path) -> ExampleTable:
         held_out=HeldOutTable(losses[held_out], weights[held_out], False)
         if held_out.any()
         else None,
-        texts=kept(_first(columns, TEXT_COLUMNS)),
+        texts=None if texts is None else kept([_text(text) for text in texts]),
         computed=False,
         notes=(
             *notes,
@@ -90,13 +91,13 @@ def _text(value: Any) -> str:
 
 def _classes(column: Sequence[Any]) -> list[str]:
     # a column that lacks some numbers has 1.0 where others have 1
-    read = literal([_text(value) for value in column])
-    texts = ["" if label is None else str(label) for label in read]
-    integers = [whole_number(text) for text in texts]
-    return [
-        text if integer is None else str(integer)
-        for text, integer in zip(texts, integers, strict=True)
-    ]
+    texts = [_text(value) for value in column]
+    different = list(dict.fromkeys(texts))
+    names = {}
+    for text, label in zip(different, literal(different), strict=True):
+        integer = whole_number(name := "" if label is None else str(label))
+        names[text] = name if integer is None else str(integer)
+    return [names[text] for text in texts]
 
 
 def _refuse_other_kind(
@@ -116,7 +117,9 @@ def _names(column: Sequence[Any] | None, rows: TableRows, trained: np.ndarray) -
         called = rows.names()
         return [called[row] for row in trained.tolist()]
     names = [_text(column[row]) for row in trained.tolist()]
-    if missing := [row for row in trained.tolist() if not _text(column[row]).strip()]:
+    if missing := [
+        n for n, name in zip(trained.tolist(), names, strict=True) if not name.strip()
+    ]:
         raise UsageError(f"{rows.rows_with('no name', missing)}; name these examples.")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         of = [row for row in trained.tolist() if _text(column[row]) == twice[0]]
@@ -131,11 +134,10 @@ def _flags(column: Sequence[Any] | None, rows: TableRows) -> np.ndarray:
     words = (
         ["false"] * count if column is None else [_text(v).strip().casefold() for v in column]
     )
-    strange = next((row for row, word in enumerate(words) if word not in (*YES, *NO)), None)
-    if strange is not None:
+    if strange := next((word for word in dict.fromkeys(words) if word not in (*YES, *NO)), ""):
         raise UsageError(
-            f"{rows.at(strange)} has {words[strange]!r:.50} under {HELD_OUT_COLUMN}; allowed: "
-            "true, false."
+            f"{rows.at(words.index(strange))} has {strange!r:.50} under {HELD_OUT_COLUMN}; "
+            "allowed: true, false."
         )
     return np.array([word in YES for word in words], dtype=bool)
 
@@ -144,15 +146,14 @@ def _numbers(column: Sequence[Any] | None, name: str, rows: TableRows) -> np.nda
     count = sum(len(numbers) for _, numbers in rows.files)
     values = np.full(count, np.nan)
     for row, value in enumerate(() if column is None else column):
-        if _text(value).strip().casefold() in MISSING:
-            continue
         number = finite(value)
-        if number is None:
+        if number is not None:
+            values[row] = number
+        elif _text(value).strip().casefold() not in MISSING:
             raise UsageError(
                 f"{rows.at(row)} has {value!r:.50} under {name}: something else than numbers "
                 "that are finite. Leave empty what is not known."
             )
-        values[row] = number
     return values
 
 

@@ -230,7 +230,8 @@ class TrainSettings:
     """How often every student is trained, with seeds 0, 1, ...; the same for every teacher."""
 
     jobs: int | None = None
-    """Students trained at the same time; the number of CPU cores if not given, 1 on a GPU."""
+    """Students trained at the same time; if not given, the number of CPU cores, and 1 on a GPU
+    or where all of them are expected to take less than 10 seconds."""
 
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""

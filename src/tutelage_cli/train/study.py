@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +26,12 @@ from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.names import takes_chosen_decay
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.step_seconds import expected_work
+from tutelage_cli.train.step_seconds import Work, expected_work
 from tutelage_cli.train.student_training import Job
 from tutelage_cli.train.worker import STOP, as_arrays, train_on_node, train_one
+
+SHORT = 10.0
+"""seconds of training for which no worker processes are started: that takes seconds too"""
 
 
 def run_study(
@@ -55,7 +59,7 @@ def run_study(
 
     expected = expected_work(stages, source, settings, display.seconds)
     with ray_tasks(device) if backend == "ray" else nullcontext() as tasks:
-        most = settings.jobs or _default_jobs(settings)
+        most = settings.jobs or default_jobs(settings, expected)
         if tasks is not None:
             tasks.check_folder(run.absolute())
             most = min(settings.jobs or tasks.slots, tasks.slots)
@@ -128,8 +132,12 @@ def _train_on_cluster(
     return True
 
 
-def _default_jobs(settings: TrainSettings) -> int:
-    return 1 if device_of(settings).type != "cpu" else os.cpu_count() or 1
+def default_jobs(settings: TrainSettings, expected: Sequence[Mapping[Job, Work]]) -> int:
+    """Students trained at the same time on this machine where no number is given."""
+    seconds = sum(work.seconds for stage in expected for work in stage.values())
+    if device_of(settings).type != "cpu" or seconds < SHORT:
+        return 1
+    return os.cpu_count() or 1
 
 
 def _copy_commentary(run: Path, settings: TrainSettings, summary: dict[str, Any]) -> None:

@@ -91,14 +91,16 @@ def _with_own_vocabulary(parts: Sequence[TextSet], max_length: int) -> list[Text
         each = [
             vocabulary.encode([t.casefold() for t in side], max_length) for side in of.sides
         ]
-        rows = [
-            [(word, place) for place, side in enumerate(text) for word in side]
-            for text in zip(*each, strict=True)
-        ]
-        padded = torch.zeros(len(rows), 3, max(map(len, rows), default=0), dtype=torch.int32)
-        for row, text in enumerate(rows):
-            words, places = zip(*text, strict=True)
-            padded[row, :, : len(text)] = torch.tensor([words, places, [1] * len(text)])
+        lengths = [[len(words) for words in side] for side in each]
+        ends = torch.tensor(lengths, dtype=torch.int64).cumsum(0)
+        columns = torch.arange(max(ends[-1].tolist(), default=0))
+        there = columns < ends[-1][:, None]
+        padded = torch.zeros(len(there), 3, len(columns), dtype=torch.int32)
+        words = [word for text in zip(*each, strict=True) for side in text for word in side]
+        padded[:, 0][there] = torch.tensor(words, dtype=torch.int32)
+        for end in ends[:-1]:
+            padded[:, 1] += there & (columns >= end[:, None])
+        padded[:, 2] = there
         return padded
 
     return _with_tokens(parts, tokens, len(vocabulary))

@@ -11,7 +11,7 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS, label_kind
 from tutelage_cli.data.assemble import TEST_NAMES, about_classes, about_others, choose
 from tutelage_cli.data.columns import pick
-from tutelage_cli.data.csv_files import read_csv
+from tutelage_cli.data.csv_files import csv_header, read_csv
 from tutelage_cli.data.label_columns import (
     LabelColumn,
     agreed_classes,
@@ -188,7 +188,7 @@ def _files(path: Path) -> Mapping[str, Sequence[Path]]:
 
 def _header(file: Path) -> Sequence[str]:
     if file.suffix.casefold() == ".csv":
-        return list(read_csv(file))
+        return csv_header(file)
     return open_parquet(file).schema_arrow.names
 
 

@@ -1,6 +1,7 @@
 """Subword tokens that both languages share: byte-level BPE."""
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ PAD, START, END, MASK = range(4)
 SPECIAL = ("<pad>", "<s>", "</s>", "<MASK>")
 IGNORED = -100
 """the target in place of padding, which no loss counts"""
+
+_WORD_ENDS = re.compile(r"(?<=\S) (?=\S)")
+"""where byte-level BPE begins a new word, so that each word need be encoded only once"""
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +66,11 @@ class Vocabulary:
         """Tokens of every text, ``END`` after the last."""
         if longest < 1:
             raise UsageError(f"longest is {longest}; allowed: 1 and above.")
-        tokens = [found.ids for found in self.tokenizer.encode_batch_fast(list(texts))]
+        split = [_WORD_ENDS.split(text) for text in texts]
+        words = dict.fromkeys(word for text in split for word in text)
+        encoded = self.tokenizer.encode_batch_fast(list(words))
+        ids_of = {word: found.ids for word, found in zip(words, encoded, strict=True)}
+        tokens = [[token for word in text for token in ids_of[word]] for text in split]
         if cut := sum(len(ids) >= longest for ids in tokens):
             log.warning("%d of %d texts are cut to %d tokens.", cut, len(tokens), longest)
         return [[*ids[: longest - 1], END] for ids in tokens]

@@ -26,6 +26,13 @@ def test_texts_come_back(vocabulary, text):
     assert vocabulary.decode([tokens]) == [text]
 
 
+def test_words_by_themselves_have_the_tokens_that_they_have_in_a_text(vocabulary):
+    beside = ["a", "'s", "!", "1", "\n", "\xa0", "\x1c", "\u200b", " ", "<s>"]
+    texts = [f"{one} {two} {one}{two}  {one}" for one in beside for two in beside]
+    whole = [found.ids for found in vocabulary.tokenizer.encode_batch(texts)]
+    assert vocabulary.encode(texts, 200) == [[*ids, END] for ids in whole]
+
+
 def test_empty_texts_have_one_token(vocabulary, caplog):
     with caplog.at_level(logging.WARNING):
         assert vocabulary.encode([""], 5) == [[END]]
