@@ -197,7 +197,7 @@ WRONG = {
     ),
     "momentum too small to look back through": (
         "pets",
-        ["--momentum", "1e-6", "--layers", "all"],
+        ["--momentum", "1e-6"],
         ["momentum", "--unroll-steps"],
     ),
     "device": ("pets", ["--device", "nonsense"], ["'nonsense'", "cpu", "cuda", "auto"]),

@@ -75,10 +75,7 @@ def _require_images(data: Data, teacher: str) -> ImageSet:
 
 
 def _margin_loss(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
-    classes = len(data.classes)
-    last = learns_through_last_layer("margin-loss", settings, student, classes)
-    level = settings.level or ("centred" if last else "free")
-    return MarginLoss(student, classes, level=level)
+    return MarginLoss(student, len(data.classes), level=settings.level or "centred")
 
 
 def _internal_state(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
@@ -196,7 +193,7 @@ def build_tutor(
         teacher = taught.build(student, train, settings) if teacher is None else teacher
         teacher = teacher.to(device)
     given = settings.teacher_lr
-    signal, every = signal_and_period(arm, settings, student, len(train.classes))
+    signal, every = signal_and_period(arm, settings, train)
     if signal is None:
         return Tutor(
             student,
@@ -220,31 +217,20 @@ def build_tutor(
     )
 
 
-def learns_through_last_layer(
-    arm: str, settings: TrainSettings, student: nn.Module, classes: int
-) -> bool:
+def learns_through_last_layer(arm: str, settings: TrainSettings, data: Data) -> bool:
     """Whether the teacher's gradient is taken through the student's last layer alone."""
     if settings.layers is None:
         default = arm == "margin-loss" and settings.unroll_steps is None
-        return default and has_linear_head(student, classes)
+        return default and isinstance(data, FeatureSet)
     return settings.layers == "last" and arm in USED_BY["layers"]
 
 
-def has_linear_head(student: nn.Module, classes: int) -> bool:
-    """Whether the linear layer registered last has an output for each class, and is trained."""
-    linear = [(n, part) for n, part in student.named_modules() if isinstance(part, nn.Linear)]
-    if not linear or not linear[-1][0]:
-        return False
-    head = linear[-1][1]
-    return head.out_features == classes and any(p.requires_grad for p in head.parameters())
-
-
 def signal_and_period(
-    arm: str, settings: TrainSettings, student: nn.Module, classes: int
+    arm: str, settings: TrainSettings, data: Data
 ) -> tuple[Signal | None, int]:
     """The signal of a teacher, and the student steps between two of its steps."""
     taught = TAUGHT[arm]
-    if learns_through_last_layer(arm, settings, student, classes):
+    if learns_through_last_layer(arm, settings, data):
         return Lookahead(layers="last"), settings.teacher_every or LAST_LAYER_EVERY
     unroll = settings.unroll_steps or UNROLL_STEPS
     signal = None if taught.signal is None else taught.signal(unroll)

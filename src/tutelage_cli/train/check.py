@@ -13,7 +13,6 @@ from tutelage_cli.train.arms import (
     TAUGHT,
     build_tutor,
     device_of,
-    has_linear_head,
 )
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
@@ -61,8 +60,6 @@ def check(
     for arm in settings.arms:
         if arm not in CONTROLS:  # these train the untaught student on as many examples
             tutor = _check_arm(arm, settings, material, streams)
-            if line := _through_all_layers(arm, settings, material, tutor):
-                notify(line)
             if line := few_teacher_steps(arm, tutor, len(streams.train) * settings.epochs):
                 notify(line)
             if seconds is not None:
@@ -71,20 +68,6 @@ def check(
         return source
     notify(line)
     return with_notes(source, line)
-
-
-def _through_all_layers(
-    arm: str, settings: TrainSettings, material: Material, tutor: Tutor
-) -> str:
-    default = settings.layers is None and settings.unroll_steps is None
-    classes = len(material.train.classes)
-    if arm != "margin-loss" or not default or has_linear_head(tutor.student, classes):
-        return ""
-    return (
-        f"{student_name(settings, material.train)} has no last linear layer that is trained "
-        f"and has an output for each of {classes} classes: {arm} learns through all layers, "
-        "which takes longer."
-    )
 
 
 def few_teacher_steps(arm: str, tutor: Tutor, steps: int) -> str:

@@ -84,7 +84,7 @@ class TrainSettings:
     level: Literal["free", "centred"] | None = None
     """The weights of margin-loss and internal-state are a sigmoid of logits: free, as in the
     paper, or centred, with the mean of the batch subtracted from the logits. If not given,
-    centred for margin-loss where it learns through the last layer, and free otherwise."""
+    centred for margin-loss and free for internal-state."""
 
     folds: int = 5
     """Parts of the training set for out-of-fold predictions, each predicted by a student of the
@@ -224,7 +224,7 @@ class TrainSettings:
     layers: Literal["all", "last"] | None = None
     """Layers of the student that the gradient of margin-loss and internal-state is taken
     through: all, or the last linear one alone over one student step. If not given, the last for
-    margin-loss, where the student has one and --unroll-steps is not given, and else all."""
+    margin-loss where features are given and --unroll-steps is not, and else all."""
 
     seeds: int = 3
     """How often every student is trained, with seeds 0, 1, ...; the same for every teacher."""

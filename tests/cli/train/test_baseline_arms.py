@@ -11,6 +11,7 @@ from tutelage.signals import Lookahead, Reversible
 from tutelage.teachers import InternalState
 from tutelage_cli.commentary.settings import LEARNT
 from tutelage_cli.config.settings_files import from_plain
+from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train import arms
 from tutelage_cli.train.arms import TAUGHT, build_tutor
@@ -67,72 +68,37 @@ def test_the_last_layer_is_that_of_the_signal(arm, given, every) -> None:
     assert (updater.signal, updater.every) == (Lookahead(layers="last"), every)
 
 
-class OneConvolution(nn.Sequential):
-    """A student without a linear layer."""
+def some_features() -> FeatureSet:
+    labels = torch.arange(6) % 3
+    return FeatureSet(torch.zeros(6, 4), labels, torch.arange(6), classes=tuple("abc"), name="")
 
-    def __init__(self) -> None:
-        super().__init__(nn.Conv2d(1, 3, 16), nn.Flatten())
+
+LAST = (Lookahead(layers="last"), 2)
 
 
 @pytest.mark.parametrize(
-    ("arm", "flags", "signal", "every", "level"),
+    ("arm", "data", "flags", "learns", "level"),
     [
-        ("margin-loss", {}, Lookahead(layers="last"), 2, "centred"),
-        ("margin-loss", {"level": "free"}, Lookahead(layers="last"), 2, "free"),
-        ("margin-loss", {"unroll_steps": 2}, Reversible(2), 5, "free"),
-        ("margin-loss", {"layers": "all"}, Reversible(2), 5, "free"),
-        ("internal-state", {}, Reversible(2), 5, "free"),
-        ("internal-state", {"unroll_steps": 3}, Reversible(3), 5, "free"),
+        ("margin-loss", some_images(), {}, (Reversible(2), 5), "centred"),
+        ("margin-loss", some_images(), {"level": "free"}, (Reversible(2), 5), "free"),
+        ("margin-loss", some_images(), {"layers": "last"}, LAST, "centred"),
+        ("margin-loss", some_features(), {}, LAST, "centred"),
+        ("margin-loss", some_features(), {"student": "linear"}, LAST, "centred"),
+        ("margin-loss", some_features(), {"unroll_steps": 2}, (Reversible(2), 5), "centred"),
+        ("margin-loss", some_features(), {"layers": "all"}, (Reversible(2), 5), "centred"),
+        ("internal-state", some_features(), {}, (Reversible(2), 5), "free"),
+        ("internal-state", some_images(), {"unroll_steps": 3}, (Reversible(3), 5), "free"),
     ],
 )
-def test_margin_loss_learns_through_the_last_layer_by_default(
-    arm, flags, signal, every, level
+def test_margin_loss_learns_through_the_last_layer_of_students_of_features(
+    arm, data, flags, learns, level
 ) -> None:
     settings = from_plain(TrainSettings, {"held_out": 3, "teacher": [arm], **flags})
-    tutor = build_tutor(arm, 0, some_images(), settings, 10)
+    tutor = build_tutor(arm, 0, data, settings, 10)
     updater, teacher = tutor.teacher_updater, tutor.teacher
     assert updater is not None
     assert isinstance(teacher, InternalState)
-    assert (updater.signal, updater.every, teacher.level) == (signal, every, level)
-
-
-class HeadFirst(nn.Module):
-    """A student whose linear layer registered last is an inner one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head, self.body = nn.Linear(5, 3), nn.Linear(256, 5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.body(x.flatten(1)).relu())
-
-
-class FrozenHead(nn.Sequential):
-    """A student whose last layer is not trained."""
-
-    def __init__(self) -> None:
-        head = nn.Linear(5, 3).requires_grad_(False)
-        super().__init__(nn.Flatten(), nn.Linear(256, 5), nn.ReLU(), head)
-
-
-class Spare(HeadFirst):
-    """A student with a layer that forward does not use."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.spare = nn.Linear(5, 3)
-
-
-@pytest.mark.parametrize("student", [OneConvolution, HeadFirst, FrozenHead])
-def test_students_without_a_linear_head_are_taught_through_all_layers(
-    pets, tmp_path, monkeypatch, student
-) -> None:
-    monkeypatch.setattr(arms, "new_student", lambda *_: student())
-    answer = run("train", pets, *QUICK, "--epochs", "1", "--out", tmp_path / "run")
-    assert answer.code == 0, answer
-    assert "margin-loss learns through all layers" in " ".join(answer.out.split())
-    card = read_card(tmp_path / "run" / "commentary")
-    assert card["learnt_on"]["signal"].startswith("Reversible(")
+    assert (updater.signal, updater.every, teacher.level) == (*learns, level)
 
 
 def test_settings_stored_by_runs_with_the_former_defaults_are_read() -> None:
@@ -142,13 +108,24 @@ def test_settings_stored_by_runs_with_the_former_defaults_are_read() -> None:
         assert settings.layers == "all"
 
 
-def test_a_head_that_takes_no_part_is_refused_with_the_flag_that_helps(
+class Spare(nn.Module):
+    """A student with a layer that forward does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.spare = nn.Linear(256, 3), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x.flatten(1))
+
+
+def test_a_last_layer_that_takes_no_part_is_refused_with_the_flag_that_helps(
     pets, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(arms, "new_student", lambda *_: Spare())
     words = ["train", pets, *QUICK, "--epochs", "1", "--out", tmp_path / "run"]
-    one_line(run(*words), "spare", "--layers all")
-    assert run(*words, "--layers", "all").code == 0
+    one_line(run(*words, "--layers", "last"), "spare", "--layers all")
+    assert run(*words).code == 0
 
 
 @pytest.mark.parametrize(

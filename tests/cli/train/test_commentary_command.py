@@ -190,7 +190,7 @@ def test_the_commentary_of_a_run_says_what_it_gained_there(pets):
     gain = arms["margin-loss"][0]["test_accuracy"] - arms["untaught"][0]["test_accuracy"]
     assert came["gains"] == {"untaught": pytest.approx(100 * gain, abs=0.01)}
     assert came["seeds"] == [0]
-    assert came["signal"].startswith("Lookahead(")
+    assert came["signal"].startswith("Reversible(")
     readme = Path("run/commentary/README.md").read_text(encoding="utf-8")
     assert "not recorded" not in readme.lower()
     assert "Caution: learnt along one run" in readme

@@ -136,10 +136,10 @@ def test_a_teacher_with_few_steps_is_told_of_once(pets, tmp_path, monkeypatch) -
     answer = run("train", pets, *QUICK, *words)
     said = [line for line in answer.out.splitlines() if "--teacher-every" in line]
     assert said == [
-        "margin-loss takes 5 steps only in 10 student steps, which is little to learn from: "
+        "margin-loss takes 2 steps only in 10 student steps, which is little to learn from: "
         "give more --epochs, or a smaller --teacher-every or --batch-size."
     ]
-    enough = run("train", pets, *QUICK, *words[:-1], "other", "--epochs", "20")
+    enough = run("train", pets, *QUICK, *words[:-1], "other", "--epochs", "50")
     assert "little to learn" not in enough.out
 
 

@@ -368,7 +368,7 @@ def test_teacher_that_has_hardly_learned_is_reported_all_the_same(pets, tmp_path
 
 def test_teacher_that_could_never_learn_is_told(pets, tmp_path):
     # Two steps in all, but a teacher step only after every fifth.
-    flags = ["--epochs", "1", "--batch-size", "20", "--teacher", "internal-state"]
+    flags = ["--epochs", "1", "--batch-size", "20", "--teacher", "margin-loss"]
     rest = ["--seeds", "1", "--held-out", "9", "--jobs", "1"]
     answer = run("train", pets, *rest, *flags, "--out", tmp_path / "run")
     one_line(answer, "2", "5", "--teacher-every")
