@@ -86,7 +86,8 @@ def test_copies_of_what_is_held_out_of_the_set_itself_are_not_trained_on(pets, t
 
 def test_learning_a_commentary_does_the_same(pets, tmp_path):
     root = twins(pets, tmp_path / "twins")
-    _, streams = _open(LearnSettings(data=str(root), held_out=15, batch_size=8))
+    settings = LearnSettings(data=str(root), held_out=15, batch_size=8)
+    _, streams = _open(settings, lambda _: None)
     held_out, train = (
         set(part.examples.contents()) for part in (streams.held_out, streams.train)
     )
