@@ -63,8 +63,8 @@ def test_the_application_teaches_by_it() -> None:
     data = FeatureSet(torch.zeros(C, 2), labels, labels, ("a", "b", "c"), "a set")
     made = TAUGHT["margin-loss"].build(nn.Linear(2, C), data, TrainSettings())
     assert type(made) is MarginLoss
-    assert (made.level, made.classes, made.width) == ("free", 3, 32)
-    assert [tuple(p.shape) for p in made.parameters()] == [(32, 2), (32,), (1, 32), (1,)]
+    assert (made.level, made.classes, made.width) == ("centred", 3, 32)
+    assert [tuple(p.shape) for p in made.parameters()] == [(32, 2), (32,), (1, 32)]
 
 
 def test_it_is_stored_as_what_it_is_a_setting_of(tmp_path: Path) -> None:

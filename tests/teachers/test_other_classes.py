@@ -39,7 +39,9 @@ def shown(classes: int) -> tuple[PreparedBatch, Observation]:
 
 
 def test_other_classes_than_it_was_made_for_are_refused_with_the_way_out() -> None:
-    with pytest.raises(UsageError, match=r"made for 3 classes.*7 apart.*for_other_classes"):
+    with pytest.raises(
+        UsageError, match=r"made for 3 classes.*the student has 7.*for_other_classes"
+    ):
         learnt().weigh(*shown(7))
 
 

@@ -224,7 +224,7 @@ class TrainSettings:
     layers: Literal["all", "last"] | None = None
     """Layers of the student that the gradient of margin-loss and internal-state is taken
     through: all, or the last linear one alone over one student step. If not given, the last for
-    margin-loss where features are given and --unroll-steps is not, and else all."""
+    margin-loss where features are given, unless it unrolls steps, and else all."""
 
     seeds: int = 3
     """How often every student is trained, with seeds 0, 1, ...; the same for every teacher."""

@@ -74,7 +74,7 @@ def test_every_student_has_curves_of_its_own(tmp_path, board):
 
 def test_a_student_that_goes_on_tells_the_steps_that_are_left(tmp_path, board, monkeypatch):
     pets = pictures(tmp_path / "pets")
-    settings = TrainSettings(str(pets), epochs=2, held_out=9, batch_size=8)
+    settings = TrainSettings(str(pets), epochs=2, held_out=9, batch_size=8, controls=("none",))
     material = seed_material(check(settings), settings, 0)
     job = student_training.Job(tmp_path, "margin-loss", 0, settings, log_every=1)
     monkeypatch.setattr(
