@@ -9,11 +9,7 @@ from tutelage.errors import UnsupportedStudentError, UsageError
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train.arms import (
-    TAUGHT,
-    build_tutor,
-    device_of,
-)
+from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
 from tutelage_cli.train.freeze import Notify
@@ -32,6 +28,8 @@ from tutelage_cli.train.settings import UNROLL_STEPS, TrainSettings
 from tutelage_cli.train.step_seconds import seconds_of_step
 from tutelage_cli.train.texts import kind, student_name
 
+FAULTS = (RuntimeError, ValueError, IndexError, AssertionError, UnsupportedStudentError)
+"""of a step where student, data and settings do not fit; all but the last are torch's own"""
 FEWEST_TEACHER_STEPS = 50
 """in a run; with fewer, a teacher has hardly left its start"""
 
@@ -164,13 +162,7 @@ def _check_arm(
             tutor.step(last, streams.held_out.draw(0) if tutor.wants_held_out else None)
     except UsageError:
         raise
-    except (
-        UnsupportedStudentError,
-        RuntimeError,
-        ValueError,
-        IndexError,
-        AssertionError,
-    ) as error:  # torch's own
+    except FAULTS as error:
         raise UsageError(_error_message(arm, settings, material, error)) from error
     return tutor
 
