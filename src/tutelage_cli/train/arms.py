@@ -217,7 +217,7 @@ def build_tutor(
     )
 
 
-def learns_through_last_layer(arm: str, settings: TrainSettings, data: Data) -> bool:
+def _learns_through_last_layer(arm: str, settings: TrainSettings, data: Data) -> bool:
     """Whether the teacher's gradient is taken through the student's last layer alone."""
     if settings.layers is None:
         default = arm == "margin-loss" and settings.unroll_steps is None
@@ -230,7 +230,7 @@ def signal_and_period(
 ) -> tuple[Signal | None, int]:
     """The signal of a teacher, and the student steps between two of its steps."""
     taught = TAUGHT[arm]
-    if learns_through_last_layer(arm, settings, data):
+    if _learns_through_last_layer(arm, settings, data):
         return Lookahead(layers="last"), settings.teacher_every or LAST_LAYER_EVERY
     unroll = settings.unroll_steps or UNROLL_STEPS
     signal = None if taught.signal is None else taught.signal(unroll)

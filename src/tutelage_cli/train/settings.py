@@ -31,10 +31,10 @@ IMAGE_SETTINGS = (
 """settings that apply to images only"""
 TEXT_SETTINGS = ("text_column", "max_length")
 """settings that apply to texts only"""
-FORMER_DEFAULTS = {"level": "free", "layers": "all", "unroll_steps": 2}
-"""stored by runs that did not use them, where the default is None now"""
 UNROLL_STEPS = 2
 """student steps that a teacher's gradient is unrolled over, where the settings do not say"""
+FORMER_DEFAULTS = {"level": "free", "layers": "all", "unroll_steps": UNROLL_STEPS}
+"""stored by runs that did not use them, where the default is None now"""
 
 
 @dataclass(frozen=True)

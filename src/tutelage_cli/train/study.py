@@ -21,10 +21,9 @@ from tutelage_cli.runner.trackers import LogName, prepare_log
 from tutelage_cli.runner.workers import started_workers
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.fold_check import check_folds
-from tutelage_cli.train.controls.stages import READ_FOLDS, is_finished, training_stages
+from tutelage_cli.train.controls.stages import is_finished, reads_folds, training_stages
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.material import Source, seed_material
-from tutelage_cli.train.names import takes_chosen_decay
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import Work, expected_work
 from tutelage_cli.train.student_training import Job
@@ -87,12 +86,7 @@ def run_study(
 
 def _check_folds_that_are_read(stages: list[list[Job]], source: Source) -> None:
     # where a run goes on; nothing that is finished reads them again
-    readers = [
-        job
-        for stage in stages
-        for job in stage
-        if job.arm in READ_FOLDS or takes_chosen_decay(job.arm, job.settings.arms)
-    ]
+    readers = [job for stage in stages for job in stage if reads_folds(job)]
     of_seed = {job.seed: job for job in readers if not is_finished(job)}
     if of_seed and exists(readers[0].run / "folds"):
         check_folds(

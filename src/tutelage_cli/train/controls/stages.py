@@ -74,9 +74,14 @@ def training_stages(
         stages[0] += rate_jobs(any_of)
         for place, of_folds in enumerate(_fold_stages(any_of), start=1):
             stages[place] += of_folds
-        for arm, job in jobs.items():
-            stages[2 if takes_chosen_decay(arm, jobs) else _stage(arm)].append(job)
+        for job in jobs.values():
+            stages[_stage(job)].append(job)
     return [stage for stage in stages if stage]
+
+
+def reads_folds(job: Job) -> bool:
+    """Whether a student reads files that students of folds wrote."""
+    return job.arm in READ_FOLDS or takes_chosen_decay(job.arm, job.settings.arms)
 
 
 def is_finished(job: Job) -> bool:
@@ -87,8 +92,7 @@ def is_finished(job: Job) -> bool:
 def _fold_stages(job: Job) -> list[list[Job]]:
     # the students of folds of a seed; none where all that is read of them is finished
     arms = {*job.settings.arms}
-    of_folds = (*ON_TRIALS, *ON_FOLDS, *CROSS_FITTED)
-    readers = [arm for arm in arms if arm in of_folds or takes_chosen_decay(arm, arms)]
+    readers = [one for one in map(job.with_arm, arms) if reads_folds(one)]
     if not readers:
         return []
     trials = trial_jobs(job, stronger=bool({*ON_TRIALS} & arms))
@@ -97,18 +101,18 @@ def _fold_stages(job: Job) -> list[list[Job]]:
     corrected = fold_jobs(job, CORRECTED) if rounds else []
     distilled = fold_jobs(job, DISTILLED) if rounds > 1 else []
     # predictions are inspected, too, and made again where they were deleted
-    read = [*map(job.with_arm, readers), *plain, *corrected, *distilled]
+    read = [*readers, *plain, *corrected, *distilled]
     if all(map(is_finished, read)):
         return []
     return [trials, plain, corrected, distilled_trial_jobs(job) if distilled else [], distilled]
 
 
-def _stage(arm: str) -> int:
-    if arm in CROSS_FITTED:
+def _stage(job: Job) -> int:
+    if job.arm in CROSS_FITTED:
         return 6
-    if arm in ON_FOLDS:
+    if job.arm in ON_FOLDS:
         return 3
-    return 2 if arm in ON_UNTAUGHT + ON_TRIALS else 1
+    return 2 if job.arm in ON_UNTAUGHT or reads_folds(job) else 1
 
 
 def steps_of(job: Job, length: int) -> int:
