@@ -5,6 +5,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from papers.framework.ideas import Worth, worth
+from papers.framework.paper_tables import PAPERS as TITLES
 from papers.framework.power import PAPERS, POWER_RULE, SIZE_RULE, deciding
 from papers.framework.results import MISSED, NUMBERS_RULE, WITHIN, Row, rows, stored
 from tutelage.storage.atomic_files import write_atomically
@@ -41,6 +43,26 @@ difference is that of the comparison that the verdict rests on: where the claim 
 certain, where it does not the most certain, and else the one that needs the most seeds.
 
 **What it would take.** {POWER_RULE}"""
+WORTH = """## What each idea is worth
+
+The idea of a paper beside the simplest ways to use the same training data, which it has to
+beat to be worth its time. The difference is in points of the measure, paired by seed; above 0
+the idea is better. Of several forms of the idea, and of several simple ways, the best counts,
+both chosen by their mean test result, which favours either. Files below `pays/` have as
+simple ways all [controls](controls.md), which use the same checked labels, and taught
+students have the weight decay that the control `regularised` chose. In the other files the
+simple ways do not train on the held-out examples by which the idea learns. `long` trains on
+one copy of each example as many times longer as the others have copies."""
+WORTH_HEADER = (
+    "idea",
+    "results",
+    "measure",
+    "best form",
+    "best simple way",
+    "difference [90% interval]",
+    "n",
+    "better",
+)
 VERDICTS = {
     HOLDS: "hold",
     FAILS: "do not hold",
@@ -55,18 +77,44 @@ def write_page(root: Path) -> Path:
     """Write the page of all results that are stored."""
     file = root / "docs" / "results.md"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, page(stored(root)).encode())
+    write_atomically(file, page(stored(root), worth(root)).encode())
     return file
 
 
-def page(contents: Sequence[Mapping[str, Any]]) -> str:
+def page(contents: Sequence[Mapping[str, Any]], ideas: Sequence[Worth] = ()) -> str:
     """The page as text."""
     overview = ["| recipe | scale | paper | n | verdict |", "|---|---|---|---|---|"]
     overview += [_line(content) for content in contents]
     lines = [line for content in contents for line in claim_rows(content, _link(content))]
     claims = _table(CLAIMS_HEADER, [(*w[:3], f"**{w[3]}**", *w[4:]) for w in lines])
-    parts = [HEAD.rstrip(), "\n".join(overview), CLAIMS, *counts(contents), "\n".join(claims)]
+    parts = [HEAD.rstrip(), "\n".join(overview), *_worth(ideas), CLAIMS, *counts(contents)]
+    parts.append("\n".join(claims))
     return "\n\n".join([*parts, *map(_section, contents)]) + "\n"
+
+
+def _worth(ideas: Sequence[Worth]) -> list[str]:
+    """A table for each paper, and how many of its comparisons are decided."""
+    parts = [WORTH] if ideas else []
+    for key, title in TITLES.items():
+        if found := [one for one in ideas if one.idea.paper == key]:
+            above = sum(one.difference.above for one in found)
+            below = sum(one.difference.below for one in found)
+            count = (
+                f"Of {len(found)} comparisons the idea is better in {above}, the simple way in "
+                f"{below}, and {len(found) - above - below} are undecided."
+            )
+            table = _table(WORTH_HEADER, [*map(worth_cells, found)])
+            parts += [f"### {title}", "\n".join(table), count]
+    return parts
+
+
+def worth_cells(found: Worth) -> tuple[str, ...]:
+    """A row of the table of ideas in words."""
+    idea, of = found.idea, found.difference
+    interval = f"{of.mean:+.2f} [{of.low:+.2f}, {of.high:+.2f}]"
+    best, simple = f"{found.arm} {found.mean:.1f}", f"{found.simple} {found.simple_mean:.1f}"
+    better = "the idea" if of.above else found.simple if of.below else "undecided"
+    return (idea.name, idea.result, idea.metric, best, simple, interval, f"{of.n}", better)
 
 
 def _line(content: Mapping[str, Any]) -> str:

@@ -16,6 +16,18 @@ from tutelage_cli.train.stored import stored_settings
 
 LEARNED = ("margin-loss", OUT_OF_FOLD)
 """the teachers that learn, one that looks at the student and one at out-of-fold predictions"""
+OF_PAPERS = (
+    "internal-state",
+    "loss",
+    "l2t-loss",
+    "mentornet-dd",
+    "mentornet",
+    "reweight",
+    "self-paced",
+    "focal",
+    "gce",
+)
+"""teachers as papers have them, for the table of what each idea is worth"""
 FROZEN = ("--student", "efficientnet-lite0", "--freeze", "--limit", "4000")
 """heads on the features of a pretrained network, of few images a seed, as computing features
 takes most of the time"""
@@ -37,6 +49,8 @@ class Cell(NamedTuple):
     flags: tuple[str, ...] = ()
     kind: str = ""
     """what tells it from a cell that is otherwise called the same"""
+    teachers: tuple[str, ...] = ()
+    """beside those of ``LEARNED``"""
 
     @property
     def name(self) -> str:
@@ -52,7 +66,7 @@ class Cell(NamedTuple):
             data = str(Path(os.environ.get("TUTELAGE_DATA", "")) / data)
         own = [_sentence_folder() if flag == SENTENCES else flag for flag in self.flags]
         flags = ["--noise", self.noise, "--held-out", str(self.checked), *own]
-        return [data, *flags, "--teacher", *LEARNED]
+        return [data, *flags, "--teacher", *LEARNED, *self.teachers]
 
 
 def _sentence_folder() -> str:
@@ -65,7 +79,7 @@ def _sentence_folder() -> str:
     return str(Path(found.origin).parent / "model")
 
 
-CELLS = (
+_CELLS = (
     *(Cell("mnist5k", "flip2:0.4", checked) for checked in (20, 50, 100, 200, 500)),
     *(Cell("glue/sst2", "flip:0.3", n, VECTORS) for n in (20, 50, 100, 200, 500)),
     *(Cell("pneumoniamnist", "flip:0.3", n, FEW) for n in (20, 100)),
@@ -79,6 +93,15 @@ CELLS = (
         for n in (20, 100)
     ),
 )
+WITH_PAPERS = {
+    "mnist5k-flip2-0.4-20": (*OF_PAPERS, "curriculum"),
+    "mnist5k-flip2-0.4-100": (*OF_PAPERS, "curriculum"),
+    "cifar10-flip2-0.4-100": OF_PAPERS,
+    "cifar10-human-worst-100": OF_PAPERS,
+    "glue-sst2-flip-0.3-100": OF_PAPERS,
+}
+"""cells in which teachers of papers are trained as well"""
+CELLS = tuple(cell._replace(teachers=WITH_PAPERS.get(cell.name, ())) for cell in _CELLS)
 
 
 def run_cells(names: Sequence[str], seeds: int, jobs: int | None, out: Path) -> list[Path]:

@@ -1,0 +1,209 @@
+"""What the idea of each paper is worth beside the simplest ways to use the same data."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from tutelage_cli.intervals import Interval, mean_interval
+from tutelage_cli.train.names import CONTROLS
+
+SIMPLE = ("untaught", *CONTROLS)
+PAYS = "test_accuracy"
+"""the measure of ``python -m papers pays``, as a share"""
+
+
+class Idea(NamedTuple):
+    """Arms of an idea and of what replaces it, in one file of results."""
+
+    paper: str
+    """its key in ``paper_tables.PAPERS``"""
+    name: str
+    result: str
+    """a file below ``results/``, without its ending"""
+    metric: str
+    arms: tuple[str, ...]
+    """forms of the idea; the best counts"""
+    simple: tuple[str, ...] = SIMPLE
+    """what a user could do instead; the best counts"""
+    sign: int = 1
+    """-1 where less is better"""
+
+
+def _digits(paper: str, name: str, *arms: str) -> list[Idea]:
+    cells = ("mnist5k-flip2-0.4-20", "mnist5k-flip2-0.4-100")
+    return [Idea(paper, name, f"pays/{cell}", PAYS, arms) for cell in cells]
+
+
+def _noisy(paper: str, name: str, *arms: str) -> list[Idea]:
+    cells = ("cifar10-flip2-0.4-100", "cifar10-human-worst-100", "glue-sst2-flip-0.3-100")
+    features = [Idea(paper, name, f"pays/{cell}", PAYS, arms) for cell in cells]
+    return [*_digits(paper, name, *arms), *features]
+
+
+OTHERS = (
+    "loss",
+    "l2t-loss",
+    "mentornet-dd",
+    "mentornet",
+    "reweight",
+    "self-paced",
+    "focal",
+    "gce",
+)
+"""published ways of weighing examples that are neither of these papers nor controls"""
+SPACES = (("cifar10", "wl"), ("cifar10", "ra"), ("cifar100", "wl"), ("cifar100", "ra"))
+IDEAS = (
+    Idea(
+        "commentaries",
+        "learned blending of two images",
+        "mini/commentaries-blending-cifar",
+        "test_accuracy",
+        ("learned",),
+        ("none", "random", "mixup", "shuffled"),
+    ),
+    Idea(
+        "commentaries",
+        "weights by image and iteration",
+        "mini/commentaries-curriculum-cifar",
+        "final_cnn",
+        ("curriculum", "clipped"),
+        ("none", "non-curriculum"),
+    ),
+    *_digits("commentaries", "weights by image and iteration", "curriculum"),
+    *(
+        Idea(
+            "commentaries",
+            f"weights of support images, {shots}",
+            "mini/commentaries-fewshot",
+            "accuracy",
+            (f"{arm}.weights",),
+            (f"{arm}.maml",),
+        )
+        for arm, shots in (
+            ("1-shot", "one example a class"),
+            ("5-shot", "five"),
+            ("5-shot-spoilt", "five, some spoilt"),
+        )
+    ),
+    *(
+        Idea(
+            "commentaries",
+            "learned masks",
+            f"mini/commentaries-masks-{data}",
+            "test_accuracy",
+            ("learned",),
+            simple,
+        )
+        for data, simple in (
+            ("cifar", ("none", "centre", "random")),
+            ("xray", ("centre", "random")),
+            ("backgrounds", ("none", "centre", "random")),
+        )
+    ),
+    *(
+        Idea(
+            "gar",
+            f"learned augmentation, {data}, space {space}",
+            "mini/ola-cifar",
+            "test_accuracy",
+            (f"{data}.learned.{space}",),
+            (f"{data}.uniform.wl", f"{data}.uniform.ra"),
+        )
+        for data, space in SPACES
+    ),
+    Idea(
+        "gar",
+        "learned augmentation",
+        "mini/ola-digits",
+        "test_accuracy",
+        ("learned", "frozen"),
+        ("none", "uniform", "random"),
+    ),
+    *(
+        Idea(
+            "gar",
+            f"shares of data sets, {student}",
+            "mini/gar-splits",
+            "test_accuracy",
+            (f"{student}.gar.labels",),
+            (f"{student}.uniform.labels",),
+        )
+        for student in ("fc", "fc-bn", "cnn-bn-slow")
+    ),
+    *_noisy("l2tdi", "internal states, I0 + M0", "internal-state"),
+    *_noisy("l2tdi", "the same on margin and loss (ours)", "margin-loss"),
+    *_noisy("l2tdi", "other published ways of weighing", *OTHERS),
+    Idea(
+        "l2tdi",
+        "internal states, I0 + M0",
+        "mini/interactions-clean",
+        "error",
+        ("interactions",),
+        ("plain", "focal", "self-paced"),
+        -1,
+    ),
+    *(
+        Idea(
+            "mmel",
+            "copies weighed by their losses",
+            f"mini/{recipe}",
+            metric,
+            ("hard", "soft"),
+            simple,
+        )
+        for recipe, metric, simple in (
+            ("mmel-cifar", "accuracy", ("one", "long", "uniform")),
+            ("mmel-cifar-resnet32", "accuracy", ("one", "long", "uniform")),
+            ("mmel-glue", "score", ("none", "smoothed", "long", "uniform")),
+        )
+    ),
+)
+
+
+class Worth(NamedTuple):
+    """An idea beside the best of what replaces it."""
+
+    idea: Idea
+    arm: str
+    """the best form of the idea, by the mean over seeds"""
+    mean: float
+    simple: str
+    """the best of the others"""
+    simple_mean: float
+    difference: Interval
+    """of the two, paired by seed; above 0 the idea is better"""
+
+
+def worth(root: Path) -> list[Worth]:
+    """Every idea whose results are stored below ``root/results``, in the order of ``IDEAS``."""
+    found = []
+    for idea in IDEAS:
+        file = root / "results" / f"{idea.result}.json"
+        if file.exists():
+            values = _values(json.loads(file.read_text("utf-8"))["arms"], idea)
+            if all(any(arm in values for arm in arms) for arms in (idea.arms, idea.simple)):
+                found.append(_worth(idea, values))
+    return found
+
+
+def _values(arms: Mapping[str, Any], idea: Idea) -> dict[str, list[float]]:
+    """Values in percent by arm and seed; arms with a failed seed are left out."""
+    columns = {
+        arm: [100 * one[PAYS] for one in of] if isinstance(of, list) else of[idea.metric]
+        for arm, of in arms.items()
+        if arm in (*idea.arms, *idea.simple)
+    }
+    return {arm: values for arm, values in columns.items() if None not in values}
+
+
+def _worth(idea: Idea, values: Mapping[str, Sequence[float]]) -> Worth:
+    means = {arm: fmean(of) for arm, of in values.items()}
+    arm, simple = (
+        max((one for one in arms if one in means), key=lambda one: idea.sign * means[one])
+        for arms in (idea.arms, idea.simple)
+    )
+    pairs = zip(values[arm], values[simple], strict=True)
+    difference = mean_interval([idea.sign * (one - other) for one, other in pairs])
+    return Worth(idea, arm, means[arm], simple, means[simple], difference)

@@ -1,0 +1,96 @@
+"""The table of what each idea is worth: the best of both sides, paired by seed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from papers.catalogue import RECIPES, load_recipe
+from papers.framework.ideas import IDEAS, worth
+from papers.framework.page import page, write_page
+from papers.framework.paper_tables import PAPERS
+from papers.pays.cells import CELLS, LEARNED
+from tutelage.storage.json_files import write_json
+
+ROOT = Path(__file__).parents[3]
+
+
+def stored(root: Path, result: str, arms: dict) -> None:
+    (root / "results" / result).parent.mkdir(parents=True, exist_ok=True)
+    write_json(root / "results" / f"{result}.json", {"arms": arms})
+
+
+def copies(**accuracies: list[float | None]) -> dict:
+    return {arm: {"accuracy": values} for arm, values in accuracies.items()}
+
+
+@pytest.mark.parametrize("idea", IDEAS, ids=lambda idea: f"{idea.result}-{idea.name}")
+def test_every_idea_names_arms_that_its_recipe_or_cell_trains(idea):
+    kind, name = idea.result.split("/")
+    assert idea.paper in PAPERS
+    if kind == "pays":
+        [cell] = [cell for cell in CELLS if cell.name == name]
+        assert {*idea.arms} <= {*LEARNED, *cell.teachers}
+        return
+    recipe = load_recipe(name)
+    assert name in RECIPES
+    assert {*idea.arms, *idea.simple} <= {*recipe.arms}
+    assert idea.metric in recipe.metrics
+
+
+def test_the_best_form_is_compared_with_the_best_simple_way_by_seed(tmp_path):
+    arms = copies(
+        one=[90.0, 90.0],
+        long=[94.0, 95.0],
+        uniform=[93.0, 92.0],
+        hard=[92.0, 93.0],
+        soft=[95.0, 97.0],
+    )
+    stored(tmp_path, "mini/mmel-cifar", arms)
+    [found] = worth(tmp_path)
+    assert (found.arm, found.simple) == ("soft", "long")
+    assert found.difference.mean == pytest.approx(1.5)
+    assert not found.difference.above  # 1 and 2: the interval holds 0
+    assert "| undecided |" in page([], [found])
+
+
+def test_where_less_is_better_the_smaller_mean_is_the_best(tmp_path):
+    arms = {
+        arm: {"error": values}
+        for arm, values in {
+            "interactions": [60.0, 61.0],
+            "plain": [64.0, 65.1],
+            "focal": [63.0, 64.1],
+            "self-paced": [66.0, 67.0],
+        }.items()
+    }
+    stored(tmp_path, "mini/interactions-clean", arms)
+    [found] = worth(tmp_path)
+    assert (found.simple, found.difference.above) == ("focal", True)
+    assert "| the idea |" in page([], [found])
+
+
+def test_arms_with_a_failed_seed_do_not_count_and_shares_become_percent(tmp_path):
+    arms = copies(one=[90.0, 91.0], long=[99.0, None], hard=[92.0, 92.9])
+    stored(tmp_path, "mini/mmel-cifar", arms)
+    of_seeds = [
+        {"seed": s, "test_accuracy": a, "ratio": 1.0} for s, a in enumerate((0.5, 0.52))
+    ]
+    cell = {"margin-loss": of_seeds, "untaught": of_seeds}
+    stored(tmp_path, "pays/mnist5k-flip2-0.4-20", cell)
+    by_result = {found.idea.result: found for found in worth(tmp_path)}
+    assert by_result["mini/mmel-cifar"].simple == "one"
+    assert by_result["pays/mnist5k-flip2-0.4-20"].mean == pytest.approx(51)
+
+
+def test_the_page_of_a_folder_without_these_results_has_no_such_table(tmp_path):
+    assert "What each idea is worth" not in write_page(tmp_path).read_text("utf-8")
+
+
+def test_the_stored_page_shows_every_stored_idea():
+    text = (ROOT / "docs" / "results.md").read_text("utf-8")
+    found = worth(ROOT)
+    assert len(found) == len(IDEAS), [idea.result for idea in IDEAS]
+    for one in found:
+        assert f"| {one.arm} {one.mean:.1f} | {one.simple} {one.simple_mean:.1f} |" in text
+    assert json.loads((ROOT / "results/pays/mnist5k-flip2-0.4-20.json").read_text())["arms"]
