@@ -48,6 +48,7 @@ RECIPES = {
     "interactions-transfer": "papers.fan2021interactions.transfer",
     "interactions-translation": "papers.fan2021interactions.translation",
     "interactions-weights": "papers.fan2021interactions.weights",
+    "mmel-ablation": "papers.yi2021mmel.copies:ABLATION",
     "mmel-cifar": "papers.yi2021mmel.copies:CIFAR10",
     "mmel-cifar-resnet32": "papers.yi2021mmel.copies:CIFAR10_32",
     "mmel-cifar-resnet44": "papers.yi2021mmel.copies:CIFAR10_44",
