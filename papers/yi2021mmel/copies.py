@@ -301,7 +301,7 @@ ABLATION = Recipe(
             above("accuracy", "hard-10-long", "hard-2-long"),
         ),
         expectation(
-            "At four times the temperature hard weights do better than at one and than uniform.",
+            "At four times the temperature hard weights do better, also than uniform ones.",
             above("accuracy", "hard-softer", "hard", "uniform"),
         ),
     ),
