@@ -22,7 +22,7 @@ from tutelage.crossfit import (
     stratified_folds,
 )
 from tutelage.crossfit.chance import Predicted
-from tutelage.crossfit.fold_settings import TRIED
+from tutelage.crossfit.fold_settings import TRIED, WHOLE
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
 
@@ -43,11 +43,11 @@ class Fits:
     def __init__(self, plain: float = 0.5, corrected: float = 0.6, distilled: float = 0.7):
         self.calls: list[FoldTraining] = []
         self.by_stage = {"plain": plain, "corrected": corrected, "distilled": distilled}
-        self.trials = [0.4, 0.5, plain, 0.3]
+        self.trials = dict(zip(TRIED, (0.4, 0.5, plain, 0.3), strict=True)) | {WHOLE: plain}
 
     def __call__(self, training: FoldTraining) -> FoldPredictions:
         stage = training.name.split("-")[0]
-        p = self.trials[len(self.calls)] if stage == "trial" else self.by_stage[stage]
+        p = self.trials[training.settings] if stage == "trial" else self.by_stage[stage]
         self.calls.append(training)
         return FoldPredictions(likely(GIVEN[training.fold == FOLD], p), likely(CHECKED, p))
 
@@ -107,8 +107,27 @@ def test_there_is_nothing_to_try_where_plain_students_have_the_decay_of_the_run(
     fits = Fits(plain=0.45)  # the second trial is the best
     found = fitted(fits)
     assert found.settings == TRIED[1]
-    assert len(fits.calls) == 4 + 2 + 2 * FOLDS
+    assert len(fits.calls) == 4 + 2 + 2 * FOLDS + 1
     assert found.decay_factor == 1
+
+
+@pytest.mark.parametrize(("better", "selected"), [(True, 0), (False, 2)])
+@pytest.mark.parametrize("longest", [True, False])
+def test_given_labels_are_taken_where_longer_training_on_them_predicts_better(
+    better, selected, longest
+) -> None:
+    fits = Fits(plain=0.45 if longest else 0.6)
+
+    def fit(training: FoldTraining) -> FoldPredictions:
+        own, _ = fits(training)
+        good = (training.settings == WHOLE) == better
+        return FoldPredictions(own, likely(CHECKED if good else (CHECKED + 1) % C, 0.7))
+
+    found = fitted(fit)
+    trained = [one for one in fits.calls if one.settings == WHOLE]
+    assert [(one.fold, one.settings.steps(1000)) for one in trained] == [(0, 1000)] * longest
+    assert found.selected == (selected if longest else 2)
+    assert found.decay_factor == (1 if longest else 30)
 
 
 def test_targets_and_transitions_are_those_of_the_stages_before() -> None:

@@ -19,10 +19,12 @@ from tutelage.crossfit.checks import require_labels, require_probabilities
 from tutelage.crossfit.fold_settings import (
     SHRINKAGE,
     TRIED,
+    WHOLE,
     FoldSettings,
     corrected_settings,
     distilled_settings,
     distilled_tried,
+    may_need_more_steps,
     times_seen,
 )
 from tutelage.crossfit.folds import fold_count, stratified_folds
@@ -101,7 +103,8 @@ class CrossFitted(NamedTuple):
     """of the plain students, the corrected ones, and with two rounds the distilled ones"""
     selected: int
     """index in ``stages`` of the last stage whose log-likelihood of the checked labels is not
-    significantly below that of the stage selected before it; 0: train on the given labels"""
+    significantly below that of the stage selected before it, nor below that of a student of
+    given labels that trained for a whole run; 0: train on the given labels"""
     settings: FoldSettings
     """of the plain students"""
     decay_factor: float
@@ -253,7 +256,9 @@ class FoldStages:
         own = by_fold[self.checked_folds, torch.arange(len(self.checked))]
         return StagePredictions(train, own, by_fold.mean(0))
 
-    def select(self, stages: Sequence[StagePredictions]) -> tuple[int, list[float]]:
+    def select(
+        self, stages: Sequence[StagePredictions], whole: Float[Tensor, "H C"] | None = None
+    ) -> tuple[int, list[float]]:
         """The last stage that is not shown to be worse than the one selected before it.
 
         One is worse than another where the log-likelihood of the checked examples is lower by
@@ -261,17 +266,32 @@ class FoldStages:
         by a temperature first, so that what counts is which class is likelier, not how sure
         students are. A single checked example can decide nothing: the last stage is taken then.
 
+        Args:
+            stages: Of the plain students, the corrected ones, and the distilled ones if any.
+            whole: Probabilities of the checked examples by a student of given labels that
+                trained for a whole run; needed where ``may_need_more_steps``. The first stage
+                is selected if the other one is worse than this student, unless it diverged.
+
         Returns:
-            Its place, and the mean log-likelihood of each stage.
+            Its place, and the mean log-likelihood of each stage, that of ``whole`` last.
         """
         likelihoods = [calibrated(stage.checked, self.checked) for stage in stages]
-        return last_not_worse(likelihoods), [float(each.mean()) for each in likelihoods]
+        selected = last_not_worse(likelihoods)
+        if whole is not None and bool(whole.isfinite().all()):
+            likelihoods.append(calibrated(whole, self.checked))
+            if worse(likelihoods[selected], likelihoods[-1]):
+                selected = 0
+        return selected, [float(each.mean()) for each in likelihoods]
 
     def result(
-        self, settings: FoldSettings, decay_factor: float, stages: Sequence[StagePredictions]
+        self,
+        settings: FoldSettings,
+        decay_factor: float,
+        stages: Sequence[StagePredictions],
+        whole: Float[Tensor, "H C"] | None = None,
     ) -> CrossFitted:
         """What the selected stage makes of the labels."""
-        selected, _ = self.select(stages)
+        selected, _ = self.select(stages, whole)
         stage = stages[selected]
         refined = self.refined(stage, stages[0])
         right = stage.checked.argmax(1) == self.checked
@@ -304,8 +324,11 @@ def cross_fit(
     distilled students train on the posteriors by these and on the checked examples of other
     folds, with a quarter of the weight decay where the checked examples show that to be better.
     A checked label affects a student that predicts its example by the C x C transitions alone.
-    A final student is then trained on ``posterior`` and the checked examples, or on the given
-    labels and the checked examples where ``selected`` is 0. ``tutelage.fit`` does all of this.
+    Where the longest trial with the run's own weight decay was the best, a student of the first
+    fold trains on given labels for a whole run, and ``selected`` is 0 if it predicts the
+    checked examples better. A final student is then trained on ``posterior`` and the checked
+    examples, or on the given labels and the checked examples where ``selected`` is 0.
+    ``tutelage.fit`` does all of this.
 
     Source: correction is the gold loss correction of Hendrycks et al. 2018 within folds;
     the refinement of transitions follows Dawid and Skene 1979; the rest is ours.
@@ -384,7 +407,8 @@ def all_stages(
             last = data.distilled_choice({one.settings: fitted(one).checked for one in trials})
         decay_factor = last.decay_factor
         stages.append(data.joined([*map(predicted, data.trainings(last, stages))]))
-    return data.result(settings, decay_factor, stages)
+    whole = fitted(data.trial(WHOLE)).checked if may_need_more_steps(settings) else None
+    return data.result(settings, decay_factor, stages, whole)
 
 
 def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> FoldStages:

@@ -45,8 +45,8 @@ RESULT = "cross-fitted"
 FOLDS_FOLDER = "folds"
 """the folder of what is kept until then"""
 WORSE = (
-    "the checked examples show plain students of folds to be better than corrected ones: "
-    "the given labels are trained on as they are, beside the checked ones"
+    "the checked examples show students of given labels to be better than what cross-fitting "
+    "makes of these: the given labels are trained on as they are, beside the checked ones"
 )
 
 

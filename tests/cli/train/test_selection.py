@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.trained import content
 from tutelage.crossfit import CrossFitted, StagePredictions
-from tutelage.crossfit.fold_settings import TRIED
+from tutelage.crossfit.fold_settings import TRIED, FoldSettings
 from tutelage.crossfit.likelihoods import calibrated, worse
 from tutelage.crossfit.stages import FoldStages
 from tutelage_cli.train.controls import plans, selection
@@ -25,6 +25,8 @@ class Inputs:
 
 
 LABELS = torch.arange(24) % 3
+LONGEST = TRIED[1]
+"""the longest trial with the run's own weight decay"""
 
 
 def predictions(right: list[int], sure: float = 0.8) -> Tensor:
@@ -36,7 +38,13 @@ def predictions(right: list[int], sure: float = 0.8) -> Tensor:
     return p.scatter(1, said[:, None], sure)
 
 
-def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LABELS) -> str:
+def selected(
+    monkeypatch,
+    tmp_path,
+    said: dict[str, Tensor],
+    labels: Tensor = LABELS,
+    chosen: FoldSettings = TRIED[0],
+) -> str:
     data = FoldStages(torch.tensor([0, 1, 2] * 2), torch.tensor([0, 1] * 3), labels)
     train = torch.full((6, 3), 1 / 3)
     by_arm = {
@@ -46,14 +54,16 @@ def selected(monkeypatch, tmp_path, said: dict[str, Tensor], labels: Tensor = LA
     monkeypatch.setattr(selection, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
     monkeypatch.setattr(selection, "seconds_of_folds", lambda *_: 1.0)
     monkeypatch.setattr(selection, "fold_stages_of", lambda *_: data)
-    monkeypatch.setattr(selection, "chosen_settings", lambda _: TRIED[0])
-    monkeypatch.setattr(selection, "chosen_distilled", lambda *_: TRIED[0])
+    monkeypatch.setattr(selection, "chosen_settings", lambda _: chosen)
+    monkeypatch.setattr(selection, "chosen_distilled", lambda *_: chosen)
+    untaught = said.get("untaught"), 4.0
+    monkeypatch.setattr(selection, "_untaught", lambda _: untaught)
     settings = SimpleNamespace(rounds=2)
     case: Any = SimpleNamespace(
         material=None, job=SimpleNamespace(folder=tmp_path, settings=settings)
     )
     found, seconds = select(case)
-    assert seconds == 3
+    assert seconds == (7 if chosen == LONGEST else 3)
     method = content(tmp_path / "selected.json")["method"]
     assert METHODS.index(method) == found.selected
     return method
@@ -79,6 +89,30 @@ def test_the_last_way_is_taken_that_is_not_shown_to_be_worse(
     monkeypatch, tmp_path, right, method
 ) -> None:
     assert selected(monkeypatch, tmp_path, of(*right)) == method
+
+
+@pytest.mark.parametrize(
+    ("untaught", "chosen", "method"),
+    [
+        (23, LONGEST, "given labels"),
+        (13, LONGEST, "two rounds"),  # a label more is within two standard errors
+        (23, TRIED[0], "two rounds"),  # fewer steps are better: it is not compared
+        (23, TRIED[2], "two rounds"),  # so is more weight decay
+    ],
+)
+def test_given_labels_are_taken_where_longer_training_on_them_is_shown_to_be_better(
+    monkeypatch, tmp_path, untaught, chosen, method
+) -> None:
+    said = of(12, 12, 12) | {"untaught": predictions(list(range(untaught)))}
+    assert selected(monkeypatch, tmp_path, said, chosen=chosen) == method
+    assert ("untaught" in content(tmp_path / "selected.json")["log_likelihood"]) == (
+        chosen == LONGEST
+    )
+
+
+def test_an_untaught_student_that_diverged_shows_nothing(monkeypatch, tmp_path) -> None:
+    said = of(12, 12, 12) | {"untaught": torch.full((24, 3), float("nan"))}
+    assert selected(monkeypatch, tmp_path, said, chosen=LONGEST) == "two rounds"
 
 
 def test_how_sure_a_way_is_does_not_count(monkeypatch, tmp_path) -> None:

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 from tutelage.crossfit import FoldTraining, StagePredictions
 from tutelage.crossfit.fold_settings import FoldSettings
-from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
-from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.controls.folds import (
     DISTILLED,
     DISTILLED_TRIALS,
@@ -25,7 +23,7 @@ from tutelage_cli.train.controls.folds import (
     seconds_of_trials,
     tried_by,
 )
-from tutelage_cli.train.controls.plan_parts import rates_of
+from tutelage_cli.train.controls.plan_parts import load_trained, rates_of
 from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
@@ -58,9 +56,9 @@ def _of_stage(inputs: ControlInputs) -> TrainingPlan:
     training = data.trainings(settings, _before(inputs, job.arm))[job.fold]
     plan = _plan_of(inputs, training)
     if training.is_trial:  # the chosen one, which is trained: no epoch is left
-        return _continued(inputs, replace(plan, rates=()), chosen_trial(job))
+        return _continued(replace(plan, rates=()), chosen_trial(job))
     if training.start:
-        return _continued(inputs, plan, job.with_arm(PLAIN, job.fold))
+        return _continued(plan, job.with_arm(PLAIN, job.fold))
     return plan
 
 
@@ -110,13 +108,9 @@ def _plan(
     return TrainingPlan(tutor, batches, rates_of(settings), index)
 
 
-def _continued(inputs: ControlInputs, plan: TrainingPlan, before: Job) -> TrainingPlan:
+def _continued(plan: TrainingPlan, before: Job) -> TrainingPlan:
     """Start from where another student ended."""
-    remedy = f"Delete {before.folder}, then go on with --resume."
-    with name_damaged_file(before.checkpoint, remedy):
-        checkpoint = load_checkpoint(before.checkpoint, device_of(inputs.job.settings))
-        student = check_checksum("tutor", checkpoint)["student"]
-    load_state(plan.tutor.student, student, "student")
+    load_trained(plan.tutor, before)
     return plan
 
 

@@ -7,9 +7,12 @@ from torch.nn import functional as F
 
 from tutelage.crossfit import ForwardCorrected
 from tutelage.crossfit.transitions import GoldLossCorrected
+from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
+from tutelage.training.tutor import Tutor
 from tutelage_cli.data.in_memory import InMemory
-from tutelage_cli.train.arms import build_tutor
+from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.rows import (
     Repeated,
     Targeted,
@@ -17,7 +20,7 @@ from tutelage_cli.train.controls.rows import (
 )
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
-from tutelage_cli.train.job import learning_rate
+from tutelage_cli.train.job import Job, learning_rate
 from tutelage_cli.train.plan import BatchSource, TrainingPlan
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.train_state import TrainState
@@ -55,6 +58,17 @@ def budgeted(
         weights,
         on_checked=True,
     )
+
+
+def load_trained(tutor: Tutor, before: Job) -> float:
+    """Give a student the weights with which another one ended; return the seconds it took."""
+    remedy = f"Delete {before.folder}, then go on with --resume."
+    with name_damaged_file(before.checkpoint, remedy):
+        checkpoint = load_checkpoint(before.checkpoint, device_of(before.settings))
+        student = check_checksum("tutor", checkpoint)["student"]
+        seconds = float(checkpoint["state"]["seconds"])
+    load_state(tutor.student, student, "student")
+    return seconds
 
 
 def with_checked(
