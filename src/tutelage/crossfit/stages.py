@@ -103,8 +103,10 @@ class CrossFitted(NamedTuple):
     """of the plain students, the corrected ones, and with two rounds the distilled ones"""
     selected: int
     """index in ``stages`` of the last stage whose log-likelihood of the checked labels is not
-    significantly below that of the stage selected before it, nor below that of a student of
-    given labels that trained for a whole run; 0: train on the given labels"""
+    significantly below that of the stage selected before it"""
+    on_given: bool
+    """whether to train on the given labels: plain students are selected, or a student of given
+    labels that trained for a whole run is significantly better than the selected ones"""
     settings: FoldSettings
     """of the plain students"""
     decay_factor: float
@@ -256,9 +258,7 @@ class FoldStages:
         own = by_fold[self.checked_folds, torch.arange(len(self.checked))]
         return StagePredictions(train, own, by_fold.mean(0))
 
-    def select(
-        self, stages: Sequence[StagePredictions], whole: Float[Tensor, "H C"] | None = None
-    ) -> tuple[int, list[float]]:
+    def select(self, stages: Sequence[StagePredictions]) -> tuple[int, list[float]]:
         """The last stage that is not shown to be worse than the one selected before it.
 
         One is worse than another where the log-likelihood of the checked examples is lower by
@@ -266,22 +266,27 @@ class FoldStages:
         by a temperature first, so that what counts is which class is likelier, not how sure
         students are. A single checked example can decide nothing: the last stage is taken then.
 
-        Args:
-            stages: Of the plain students, the corrected ones, and the distilled ones if any.
-            whole: Probabilities of the checked examples by a student of given labels that
-                trained for a whole run; needed where ``may_need_more_steps``. The first stage
-                is selected if the other one is worse than this student, unless it diverged.
-
         Returns:
-            Its place, and the mean log-likelihood of each stage, that of ``whole`` last.
+            Its place, and the mean log-likelihood of each stage.
         """
         likelihoods = [calibrated(stage.checked, self.checked) for stage in stages]
-        selected = last_not_worse(likelihoods)
-        if whole is not None and bool(whole.isfinite().all()):
-            likelihoods.append(calibrated(whole, self.checked))
-            if worse(likelihoods[selected], likelihoods[-1]):
-                selected = 0
-        return selected, [float(each.mean()) for each in likelihoods]
+        return last_not_worse(likelihoods), [float(each.mean()) for each in likelihoods]
+
+    def needs_more_steps(
+        self, stage: StagePredictions, whole: Float[Tensor, "H C"] | None
+    ) -> bool:
+        """Whether a student of given labels predicts better after a whole run than a stage.
+
+        That is a difference of more than two standard errors, as in ``select``.
+
+        Args:
+            stage: The selected one.
+            whole: Probabilities of the checked examples by that student; None unless
+                ``may_need_more_steps``. One that diverged is not better.
+        """
+        if whole is None or not bool(whole.isfinite().all()):
+            return False
+        return worse(calibrated(stage.checked, self.checked), calibrated(whole, self.checked))
 
     def result(
         self,
@@ -291,15 +296,17 @@ class FoldStages:
         whole: Float[Tensor, "H C"] | None = None,
     ) -> CrossFitted:
         """What the selected stage makes of the labels."""
-        selected, _ = self.select(stages, whole)
+        selected, _ = self.select(stages)
         stage = stages[selected]
+        on_given = not selected or self.needs_more_steps(stage, whole)
         refined = self.refined(stage, stages[0])
         right = stage.checked.argmax(1) == self.checked
         return CrossFitted(
             tuple(stages),
             selected,
+            on_given,
             settings,
-            decay_factor if selected else settings.decay_factor,
+            settings.decay_factor if on_given else decay_factor,
             refined,
             self.posterior(stage, refined),
             float(right.double().mean()),
@@ -325,10 +332,9 @@ def cross_fit(
     folds, with a quarter of the weight decay where the checked examples show that to be better.
     A checked label affects a student that predicts its example by the C x C transitions alone.
     Where the longest trial with the run's own weight decay was the best, a student of the first
-    fold trains on given labels for a whole run, and ``selected`` is 0 if it predicts the
-    checked examples better. A final student is then trained on ``posterior`` and the checked
-    examples, or on the given labels and the checked examples where ``selected`` is 0.
-    ``tutelage.fit`` does all of this.
+    fold trains on given labels for a whole run and is compared with the selected ones. A final
+    student is then trained on ``posterior`` and the checked examples, or on the given labels
+    and the checked examples where ``on_given``. ``tutelage.fit`` does all of this.
 
     Source: correction is the gold loss correction of Hendrycks et al. 2018 within folds;
     the refinement of transitions follows Dawid and Skene 1979; the rest is ours.

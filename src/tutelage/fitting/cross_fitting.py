@@ -94,14 +94,14 @@ class CrossFitting:
         seed = mixed_seed(_FOLD, self.settings.seed)
         folds = stratified_folds(given, self.settings.folds, seed=seed)
         found = all_stages(fit, given, folds, checked)
-        targets = found.posterior if found.selected else F.one_hot(given, self.parts.classes)
+        targets = F.one_hot(given, self.parts.classes) if found.on_given else found.posterior
         right = F.one_hot(checked, self.parts.classes)
         return CrossFittedLabels(
             torch.cat([targets.float(), right.float()]),
             found.posterior.gather(1, given[:, None])[:, 0],
             found.accuracy,
             found.decay_factor,
-            "" if found.selected else WORSE,
+            WORSE if found.on_given else "",
             found.note,
         )
 

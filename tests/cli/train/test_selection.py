@@ -65,7 +65,7 @@ def selected(
     found, seconds = select(case)
     assert seconds == (7 if chosen == LONGEST else 3)
     method = content(tmp_path / "selected.json")["method"]
-    assert METHODS.index(method) == found.selected
+    assert METHODS.index(method) == (0 if found.on_given else found.selected)
     return method
 
 
@@ -138,12 +138,12 @@ def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> No
 
 
 def test_given_labels_are_trained_on_where_plain_folds_are_better(monkeypatch) -> None:
-    nothing, made = torch.empty(0), []
-    chosen = CrossFitted((), 0, TRIED[0], 1.0, nothing, nothing, 1.0, "")
-    labels = SimpleNamespace(train=SimpleNamespace(labels=nothing))
+    nothing, posterior, made = torch.empty(0), torch.tensor([[0.2, 0.8]]), []
+    chosen = CrossFitted((), 0, True, TRIED[0], 1.0, nothing, posterior, 1.0, "")
+    labels = SimpleNamespace(train=SimpleNamespace(labels=torch.tensor([1])))
     monkeypatch.setattr(plans, "select", lambda _: (chosen, 5.0))
     monkeypatch.setattr(plans, "_with_decay", lambda job, _: job + 1)
     monkeypatch.setattr(plans, "with_checked", lambda inputs: (inputs.job, "index"))
-    monkeypatch.setattr(plans, "budgeted", lambda *args: made.append(args))
+    monkeypatch.setattr(plans, "budgeted", lambda *args, weights: made.append((*args, weights)))
     plans.PLANS["cross-fitted"](Inputs(1, labels))  # pyright: ignore[reportArgumentType]
-    assert made == [(Inputs(2, labels), 2, "index", 5.0)]
+    assert made == [(Inputs(2, labels), 2, "index", 5.0, posterior[0, 1])]

@@ -167,15 +167,15 @@ def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
 
 
 def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
-    """Train on posteriors, or on given labels where plain folds are shown to be better."""
+    """Train on posteriors, or on given labels where that is shown to be better."""
     found, seconds = select(inputs)
     inputs = replace(inputs, job=_with_decay(inputs.job, found.decay_factor))
-    if not found.selected:
-        batches, index = with_checked(inputs)
-        return budgeted(inputs, batches, index, seconds)
     given = inputs.material.train.labels
     weights = found.posterior.gather(1, given[:, None])[:, 0]
-    batches, index = on_posteriors(inputs, found.posterior)
+    if found.on_given:
+        batches, index = with_checked(inputs)
+    else:
+        batches, index = on_posteriors(inputs, found.posterior)
     return budgeted(inputs, batches, index, seconds, weights=weights)
 
 

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from tutelage.crossfit import CrossFitted
 from tutelage.crossfit.fold_settings import may_need_more_steps
+from tutelage.crossfit.likelihoods import calibrated
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.controls.folds import (
@@ -41,11 +42,12 @@ def select(inputs: ControlInputs) -> tuple[CrossFitted, float]:
         whole, of_untaught = _untaught(inputs)
         seconds += of_untaught
     found = data.result(settings, last.decay_factor, stages, whole)
-    _, likelihoods = data.select(stages, whole)
-    means = dict(zip((*METHODS[: len(arms)], UNTAUGHT), likelihoods, strict=False))
-    write_json(
-        job.folder / SELECTED, {"method": METHODS[found.selected], "log_likelihood": means}
-    )
+    _, likelihoods = data.select(stages)
+    means: dict[str, float] = dict(zip(METHODS, likelihoods, strict=False))
+    if whole is not None and bool(whole.isfinite().all()):
+        means[UNTAUGHT] = float(calibrated(whole, data.checked).mean())
+    method = METHODS[0 if found.on_given else found.selected]
+    write_json(job.folder / SELECTED, {"method": method, "log_likelihood": means})
     return found, seconds
 
 
