@@ -128,6 +128,7 @@ def test_given_labels_are_taken_where_longer_training_on_them_predicts_better(
     assert [(one.fold, one.settings.steps(1000)) for one in trained] == [(0, 1000)] * longest
     assert (found.selected, found.on_given) == (2, longest and better)
     assert found.decay_factor == (1 if longest else 30)
+    assert found.accuracy == (1 if longest or not better else 0)
 
 
 def test_targets_and_transitions_are_those_of_the_stages_before() -> None:

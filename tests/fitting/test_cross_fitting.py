@@ -198,7 +198,7 @@ def test_the_given_labels_are_trained_on_where_correction_is_shown_to_be_worse(
     monkeypatch.setattr(stages, "last_not_worse", lambda _: 0)
     found = cross_fitted()
     assert torch.equal(found.targets, nn.functional.one_hot(TRAINING[1], CLASSES).float())
-    assert "show plain students of folds to be better" in found.report()
+    assert "show students of given labels to be better" in found.report()
     monkeypatch.undo()
     assert "better" not in unbroken().report()
 

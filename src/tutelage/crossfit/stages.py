@@ -116,7 +116,8 @@ class CrossFitted(NamedTuple):
     posterior: Float[Tensor, "N C"]
     """over the right class of each training example, by the selected stage"""
     accuracy: float
-    """of the selected stage on the checked examples, 0..1"""
+    """on the checked examples, 0..1: of the selected stage, or of the student that trained for
+    a whole run where that is better"""
     note: str
     """a caution that plain students are hardly better than chance; empty if they are better"""
 
@@ -298,9 +299,12 @@ class FoldStages:
         """What the selected stage makes of the labels."""
         selected, _ = self.select(stages)
         stage = stages[selected]
-        on_given = not selected or self.needs_more_steps(stage, whole)
-        refined = self.refined(stage, stages[0])
-        right = stage.checked.argmax(1) == self.checked
+        refined, checked = self.refined(stage, stages[0]), stage.checked
+        if longer := self.needs_more_steps(stage, whole):
+            assert whole is not None
+            checked = whole
+        on_given = longer or not selected
+        right = checked.argmax(1) == self.checked
         return CrossFitted(
             tuple(stages),
             selected,
