@@ -203,7 +203,7 @@ def build_tutor(
             objective=taught.objective,
             seed=seed,
         )
-    return Tutor(
+    tutor = Tutor(
         student,
         optimizer,
         teacher,
@@ -215,6 +215,8 @@ def build_tutor(
         metric=METRICS[settings.metric],
         seed=seed,
     )
+    tutor.cautions = None  # the command gives them before the run
+    return tutor
 
 
 def _learns_through_last_layer(arm: str, settings: TrainSettings, data: Data) -> bool:

@@ -6,6 +6,7 @@ import re
 import torch
 
 from tutelage.errors import UnsupportedStudentError, UsageError
+from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
@@ -30,8 +31,6 @@ from tutelage_cli.train.texts import kind, student_name
 
 FAULTS = (RuntimeError, ValueError, IndexError, AssertionError, UnsupportedStudentError)
 """of a step where student, data and settings do not fit; all but the last are torch's own"""
-FEWEST_TEACHER_STEPS = 50
-"""in a run; with fewer, a teacher has hardly left its start"""
 
 
 def check(
