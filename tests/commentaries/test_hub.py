@@ -1,5 +1,6 @@
 """Commentaries on the Hugging Face Hub, which is a folder here: no network is used."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,9 +16,14 @@ from torch import nn
 
 import tutelage as tl
 from tests.trained import QUICK, content, found, one_line, pictures, run, unchecked, undrawn
-from tutelage.commentaries import pull_commentary, push_commentary, save_commentary
+from tutelage.commentaries import (
+    Provenance,
+    pull_commentary,
+    push_commentary,
+    save_commentary,
+)
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.teachers import Blending, LossWeigher
+from tutelage.teachers import Blending, LearnedAugmentation, LossWeigher
 
 NAME = "user/weigher"
 
@@ -142,6 +148,35 @@ def test_the_command_line_pushes_and_pulls(stored):
         one_line(run("commentary", "pull", NAME, "other", *words), "not a commentary")
 
 
+@pytest.mark.usefixtures("hub")
+def test_a_commentary_of_the_hub_is_shown_by_its_address(stored):
+    push_commentary(stored, NAME)
+    shutil.rmtree(stored)
+    for place in (f"hf://{NAME}", f"hf://{NAME}@main"):
+        answer = run("commentary", "show", place, "--json")
+        assert answer.code == 0, answer
+        told = json.loads(answer.out)
+        assert told["commentary"] == place
+        assert "teacher: LossWeigher" in told["lines"]
+        page = Path("weigher.html")
+        assert Path(told["files"]["page"]) == page.absolute()
+        assert place in page.read_text(encoding="utf-8")
+        page.unlink()
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_learned_augmentation_of_the_hub_is_exported_by_its_address(tmp_path):
+    name = "user/augmentation"
+    teacher = LearnedAugmentation(mean=[0.5], std=[0.2])
+    save_commentary(teacher, tmp_path / "own", Provenance(sides=(8, 8)))
+    push_commentary(tmp_path / "own", name)
+    for place, file in ((f"hf://{name}", "augmentation.json"), (tmp_path / "own", "own.json")):
+        answer = run("commentary", "export", place)
+        assert answer.code == 0, answer
+        assert (tmp_path / file).is_file()
+    assert content(tmp_path / "augmentation.json") == content(tmp_path / "own.json")
+
+
 def test_a_new_version_is_pushed_and_something_else_is_left_alone(hub, stored):
     push_commentary(stored, NAME)
     save_commentary(Blending(3), stored, overwrite=True)
@@ -164,7 +199,10 @@ def test_what_goes_wrong_is_one_line(hub, stored):
     )
     words = ("train", "mnist5k", "--commentary", f"hf://{NAME}", "--out", "x")
     one_line(run(*words), f"no data set repository {NAME}")
-    one_line(run("commentary", "show", f"hf://{NAME}"), f"tutelage commentary pull {NAME}")
+    for command in ("show", "export"):
+        told = run("commentary", command, f"hf://{NAME}")
+        one_line(told, f"no data set repository {NAME}")
+    one_line(run("commentary", "card", f"hf://{NAME}"), f"tutelage commentary pull {NAME}")
     push_commentary(stored, NAME)
     one_line(run("commentary", "pull", f"{NAME}@v9", "x"), "no such revision")
     (hub.root / NAME / "commentary.json").unlink()

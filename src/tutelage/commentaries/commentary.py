@@ -1,5 +1,6 @@
 """Saving and loading of commentaries."""
 
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,9 @@ from tutelage.storage.json_files import environment, write_error, write_json
 from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage.storage.state_dicts import require_tensors
 from tutelage.teachers import InternalState, for_other_classes
+from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, steps_taken
 
+_LOG = logging.getLogger(__name__)
 DAMAGE_ERRORS = (
     OSError,
     SafetensorError,
@@ -80,6 +83,10 @@ def save_commentary(
 ) -> None:
     """Save a teacher as a commentary.
 
+    Logs a warning where it has learned in a ``Tutor`` without ``total_steps``, by fewer than 50
+    steps of its own; the loop has to have 50 student steps or more, and its optimiser to count
+    steps, as Adam does.
+
     Args:
         teacher: One of ``TEACHERS``; its network, if it has one, is of ``tutelage.models``.
         folder: Where it goes.
@@ -96,6 +103,20 @@ def save_commentary(
         _save(teacher, folder, Provenance() if provenance is None else provenance)
     except OSError as error:
         raise UsageError(write_error(error, folder, "or name another folder")) from error
+    _warn_of_few_steps(teacher)
+
+
+def _warn_of_few_steps(teacher: nn.Module) -> None:
+    taken = steps_taken(teacher)
+    if taken is not None and taken < FEWEST_TEACHER_STEPS:
+        _LOG.warning(
+            "%s has taken %d steps only, below %d, which is little to learn "
+            "from: train for more steps, or give a smaller teacher_every, aggregate or batch "
+            "size.",
+            type(teacher).__name__,
+            taken,
+            FEWEST_TEACHER_STEPS,
+        )
 
 
 def _save(teacher: nn.Module, folder: Path, origin: Provenance) -> None:

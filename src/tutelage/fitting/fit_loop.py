@@ -272,7 +272,7 @@ def _tutor(
     )
     reversible &= all(p.dtype in (torch.float32, torch.float64) for p in moving)
     default = Reversible(2) if reversible else Unrolled(2)
-    return Tutor(
+    tutor = Tutor(
         student,
         made,
         teacher,
@@ -282,6 +282,8 @@ def _tutor(
         total_steps=settings.epochs * batch_count(count + more, settings.batch_size),
         seed=settings.seed,
     )
+    tutor.cautions = None  # ``FitParts.notes`` has them
+    return tutor
 
 
 def _given_weights(weights: Any, count: int, more: int) -> GivenWeights:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError, first_few, first_line
 from tutelage.fitting.examples import Examples
-from tutelage.fitting.result import FEW_STEPS
 from tutelage.fitting.settings import FitSettings
 from tutelage.fitting.split import split_checked
 from tutelage.functional.module_state import modes_kept, on_state, state_of
@@ -19,6 +18,7 @@ from tutelage.per_example.units import uses_batch_statistics
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.storage.checkpoint import digest
 from tutelage.teacher import uses_alignments
+from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS
 from tutelage.types import Batch
 from tutelage.validation.shapes import described, kind
 
@@ -142,10 +142,10 @@ class FitParts:
     def notes(self, steps: int, *, learns: bool, short: str) -> tuple[str, ...]:
         """Cautions about a run."""
         found = [self.missing_classes()]
-        if learns and steps < FEW_STEPS:
+        if learns and steps < FEWEST_TEACHER_STEPS:
             found.append(
-                f"{steps} teacher steps are few, below {FEW_STEPS}: train for more epochs, or "
-                "with smaller batches"
+                f"{steps} teacher steps are few, below {FEWEST_TEACHER_STEPS}: train for more "
+                "epochs, or with smaller batches"
             )
         if self.validation is None and self.checked_examples is None:
             found.append("no example chose the best epoch: it is the last one")

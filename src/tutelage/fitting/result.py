@@ -6,8 +6,6 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor, nn
 
-FEW_STEPS = 50
-"""teacher steps below which a run is said to be short"""
 WHICH = {"checked": ", by students that were not trained on them"}
 """what is added to the line of a part"""
 

@@ -22,7 +22,8 @@ SHOW_HELP = """Describe a commentary, and write a page with charts of what it le
 
 Examples:
   tutelage commentary show digits/blending
-  tutelage commentary show my-images/commentary --data my-images/ --out page.html"""
+  tutelage commentary show my-images/commentary --data my-images/ --out page.html
+  tutelage commentary show hf://user/digits-blending"""
 
 EXPORT_HELP = """Write a learned augmentation as JSON that names functions of torchvision.
 
@@ -84,7 +85,7 @@ class Show:
     """Show a commentary."""
 
     folder: Annotated[Path, tyro.conf.Positional]
-    """The commentary."""
+    """The commentary: a folder, or hf://user/name of the Hugging Face Hub."""
 
     data: str | None = None
     """Images to show it on, as for `tutelage train`; curricula and masks need some. If not
@@ -98,7 +99,8 @@ class Show:
     """Labels that mark rows as unlabelled, as for `tutelage train`."""
 
     out: Path | None = None
-    """The HTML page. If not given: NAME-OF-THE-FOLDER.html beside the folder."""
+    """The HTML page. If not given: NAME-OF-THE-FOLDER.html beside the folder; of a commentary
+    of the Hub, here."""
 
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
@@ -108,14 +110,15 @@ class Export:
     """Write a learned augmentation as a file for others."""
 
     folder: Annotated[Path, tyro.conf.Positional]
-    """The commentary, of a learned augmentation."""
+    """The commentary, of a learned augmentation: a folder, or hf://user/name."""
 
     size: tuple[int, int] | None = None
     """Height and width of the images that it is for, pixels. If not given, of those that it was
     learnt on."""
 
     out: Path | None = None
-    """The JSON file. If not given: NAME-OF-THE-FOLDER.json beside the folder."""
+    """The JSON file. If not given: NAME-OF-THE-FOLDER.json beside the folder; of a commentary
+    of the Hub, here."""
 
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 

@@ -118,27 +118,45 @@ def _show(args: Show) -> None:
     from tutelage_cli.commentary.show import show
     from tutelage_cli.data.reading import Reading
 
-    out = args.out or args.folder.resolve().with_suffix(".html")
     reading = Reading("skip", "keep", "skip", args.ignore_labels, args.image_size)
-    say(args.output.progress(), f"Reading {args.folder} ...")
-    _print_lines(args, show(args.folder, args.data, out, reading=reading), {"page": out})
+    folder, place, beside = _at_hand(args)
+    out = args.out or beside.with_suffix(".html")
+    say(args.output.progress(), f"Reading {place} ...")
+    lines = show(folder, args.data, out, reading=reading, place=place)
+    _print_lines(args, place, lines, {"page": out})
 
 
 def _export(args: Export) -> None:
     from tutelage_cli.commentary.export import export
 
-    out = args.out or args.folder.resolve().with_suffix(".json")
-    _print_lines(args, export(args.folder, args.size, out), {"policy": out})
+    folder, place, beside = _at_hand(args)
+    out = args.out or beside.with_suffix(".json")
+    lines = export(folder, args.size, out, place=place)
+    _print_lines(args, place, lines, {"policy": out})
 
 
-def _print_lines(args: Show | Export, lines: Sequence[str], files: Mapping[str, Path]) -> None:
+def _at_hand(args: Show | Export) -> tuple[Path, str, Path]:
+    # the folder, downloaded if it is on the Hub; what it is called; what files are named after
+    from tutelage.commentaries.hub import HUB, is_address, local_folder
+
+    if not is_address(args.folder):
+        return args.folder, str(args.folder), args.folder.resolve()
+    place = HUB + "/".join(args.folder.parts[1:])
+    say(args.output.progress(), f"Downloading {place} ...")
+    name = args.folder.name.partition("@")[0]
+    return local_folder(args.folder), place, Path(name).resolve()
+
+
+def _print_lines(
+    args: Show | Export, place: str, lines: Sequence[str], files: Mapping[str, Path]
+) -> None:
     result = args.output.result()
     for line in lines:
         say(result, line)
     if isinstance(args, Show):
         say(result, f"Page: {files['page']}")
     args.output.document({
-        "commentary": str(args.folder),
+        "commentary": place,
         "lines": list(lines),
         "files": {name: str(file) for name, file in files.items()},
     })

@@ -9,20 +9,30 @@ from tutelage.teachers import LearnedAugmentation
 from tutelage_cli.commentary.show import stand_in
 
 
-def export(folder: Path, size: tuple[int, int] | None, out: Path) -> list[str]:
-    """Write a commentary as JSON that names functions of torchvision."""
+def export(
+    folder: Path, size: tuple[int, int] | None, out: Path, *, place: str | None = None
+) -> list[str]:
+    """Write a commentary as JSON that names functions of torchvision.
+
+    Args:
+        folder: The commentary.
+        size: Height and width of the images; None: of those that it was learned on.
+        out: The file.
+        place: What the commentary is called; None: by its folder.
+    """
+    name = folder if place is None else place
     if size is not None and min(size) < 1:
         raise UsageError(f"--size is {size[0]} {size[1]}; allowed: 1 and above.")
     card = read_card(folder)
     if card["teacher"] != LearnedAugmentation.__name__:
         raise UsageError(
-            f"{folder} is of the teacher {card['teacher']}; only a learned augmentation can be "
+            f"{name} is of the teacher {card['teacher']}; only a learned augmentation can be "
             "written for torchvision."
         )
     size = _size_learnt_on(card) if size is None else size
     if size is None:
         raise UsageError(
-            f"{folder} does not say on images of which size it was learnt: give --size HEIGHT "
+            f"{name} does not say on images of which size it was learnt: give --size HEIGHT "
             "WIDTH, in pixels."
         )
     teacher = load_commentary(folder, stand_in(card["settings"]))

@@ -27,8 +27,23 @@ SHOWN_ON = 500
 """images, class balanced, that a commentary is drawn on"""
 
 
-def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT) -> list[str]:
-    """Describe a commentary and write its page."""
+def show(
+    folder: Path,
+    data: str | None,
+    out: Path,
+    *,
+    reading: Reading = STRICT,
+    place: str | None = None,
+) -> list[str]:
+    """Describe a commentary and write its page.
+
+    Args:
+        folder: The commentary.
+        data: Images to draw it on; None: those that it was learned on, if they have a name.
+        out: The page.
+        reading: How they are read.
+        place: What the commentary is called; None: by its folder.
+    """
     card = read_card(folder)
     learnt_on = card.get("learnt_on")
     provenance: dict[str, Any] = learnt_on if isinstance(learnt_on, dict) else {}
@@ -45,12 +60,15 @@ def show(folder: Path, data: str | None, out: Path, *, reading: Reading = STRICT
         parts = draw_sections(SectionInputs(teacher, tuple(names), batches))
     except RuntimeError as error:  # torch's own, by any layer
         reason = " ".join(str(error).split())
-        raise UsageError(f"The commentary {folder} does not fit {name}: {reason}") from error
+        raise UsageError(
+            f"The commentary {place or folder} does not fit {name}: {reason}"
+        ) from error
     lines = [f"{key}: {value}" for key, value in facts.items()]
     lines += filter(None, [caution(card)])
     parts["what"] = ("What it is", _what(facts, card))
     lead = f"Learnt on {facts['data']} with the student {facts['student']}."
-    page = document(f"Commentary: {card['teacher']}", f"Folder: {folder.name}", [lead], parts)
+    where = f"Folder: {folder.name}" if place is None or Path(place) == folder else place
+    page = document(f"Commentary: {card['teacher']}", where, [lead], parts)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_page(page, out)

@@ -80,7 +80,11 @@ def _margin_loss(student: nn.Module, data: Data, settings: TrainSettings) -> nn.
 
 def _internal_state(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
     tap = default_tap(student) if settings.tap is None else settings.tap
-    if known_width(student, tap) is None:
+    try:
+        width = known_width(student, tap)
+    except UsageError as error:
+        raise UsageError(f"--tap {tap} with {student_name(settings, data)}: {error}") from error
+    if width is None:
         raise UsageError(
             f"The width of tap '{tap}' cannot be read off {student_name(settings, data)}. "
             "Give --tap a module that is linear or feeds the last linear layer, or none."
@@ -193,7 +197,8 @@ def build_tutor(
         teacher = taught.build(student, train, settings) if teacher is None else teacher
         teacher = teacher.to(device)
     given = settings.teacher_lr
-    signal, every = signal_and_period(arm, settings, train)
+    features = isinstance(train, FeatureSet)
+    signal, every = signal_and_period(arm, settings, features=features)
     if signal is None:
         return Tutor(
             student,
@@ -203,7 +208,7 @@ def build_tutor(
             objective=taught.objective,
             seed=seed,
         )
-    return Tutor(
+    tutor = Tutor(
         student,
         optimizer,
         teacher,
@@ -215,22 +220,30 @@ def build_tutor(
         metric=METRICS[settings.metric],
         seed=seed,
     )
+    tutor.cautions = None  # the command gives them before the run
+    return tutor
 
 
-def _learns_through_last_layer(arm: str, settings: TrainSettings, data: Data) -> bool:
+def _learns_through_last_layer(arm: str, settings: TrainSettings, *, features: bool) -> bool:
     """Whether the teacher's gradient is taken through the student's last layer alone."""
     if settings.layers is None:
         default = arm == "margin-loss" and settings.unroll_steps is None
-        return default and isinstance(data, FeatureSet)
+        return default and features
     return settings.layers == "last" and arm in USED_BY["layers"]
 
 
 def signal_and_period(
-    arm: str, settings: TrainSettings, data: Data
+    arm: str, settings: TrainSettings, *, features: bool
 ) -> tuple[Signal | None, int]:
-    """The signal of a teacher, and the student steps between two of its steps."""
+    """The signal of a teacher, and the student steps between two of its steps.
+
+    Args:
+        arm: The teacher.
+        settings: Of the run.
+        features: Whether the student is trained on feature vectors.
+    """
     taught = TAUGHT[arm]
-    if _learns_through_last_layer(arm, settings, data):
+    if _learns_through_last_layer(arm, settings, features=features):
         return Lookahead(layers="last"), settings.teacher_every or LAST_LAYER_EVERY
     unroll = settings.unroll_steps or UNROLL_STEPS
     signal = None if taught.signal is None else taught.signal(unroll)

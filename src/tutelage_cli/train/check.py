@@ -6,10 +6,11 @@ import re
 import torch
 
 from tutelage.errors import UnsupportedStudentError, UsageError
+from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
+from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.duplicates import has_copies
 from tutelage_cli.train.freeze import Notify
@@ -23,15 +24,15 @@ from tutelage_cli.train.material import (
     seed_material,
     with_notes,
 )
-from tutelage_cli.train.names import CONTROLS, USED_BY
-from tutelage_cli.train.settings import UNROLL_STEPS, TrainSettings
+from tutelage_cli.train.names import CONTROLS
+from tutelage_cli.train.parts import check_kind, kind_of
+from tutelage_cli.train.rehearsal import rehearse
+from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import seconds_of_step
 from tutelage_cli.train.texts import kind, student_name
 
 FAULTS = (RuntimeError, ValueError, IndexError, AssertionError, UnsupportedStudentError)
 """of a step where student, data and settings do not fit; all but the last are torch's own"""
-FEWEST_TEACHER_STEPS = 50
-"""in a run; with fewer, a teacher has hardly left its start"""
 
 
 def check(
@@ -49,7 +50,8 @@ def check(
     Note: raises ``UsageError`` where the settings do not fit the data or this machine.
     """
     check_device(settings)
-    _check_unroll_steps(settings)
+    check_kind(settings, data_kind := kind_of(settings))
+    rehearse(settings, data_kind)
     source = read_source(settings, notify)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))
@@ -112,23 +114,6 @@ def check_device(settings: TrainSettings) -> None:
         raise UsageError("--device is cuda, but no GPU can be used here: give cpu or auto.")
 
 
-def _check_unroll_steps(settings: TrainSettings) -> None:
-    # against the defaults of the teachers, which the settings do not know
-    for arm in set(settings.taught) & set(USED_BY["unroll_steps"]):
-        if settings.layers == "last" and arm in USED_BY["layers"]:
-            continue
-        every = settings.teacher_every or TAUGHT[arm].every
-        unroll, what = settings.unroll_steps, "is"
-        if unroll is None:  # margin-loss may learn through the last layer
-            unroll = 1 if arm == "margin-loss" and settings.layers is None else UNROLL_STEPS
-            what = "is by default"
-        if unroll > every:
-            raise UsageError(
-                f"--unroll-steps {what} {unroll}, but {arm} learns after every {every} student "
-                f"steps: give --teacher-every {unroll} or more."
-            )
-
-
 def _check_controls(settings: TrainSettings, material: Material) -> None:
     named = [arm for arm in settings.arms if arm in (*ON_FOLDS, *CROSS_FITTED)]
     if named and len(material.train) < settings.folds:
@@ -143,12 +128,7 @@ def _check_arm(
     arm: str, settings: TrainSettings, material: Material, streams: Streams
 ) -> Tutor:
     steps = len(streams.train) * settings.epochs
-    try:
-        tutor = build_tutor(arm, 0, material.train, settings, steps)
-    except UsageError:
-        raise
-    except ValueError as error:  # the tutor's own: unroll_steps and teacher_every do not fit
-        raise UsageError(f"--unroll-steps or --teacher-every does not fit: {error}") from error
+    tutor = build_tutor(arm, 0, material.train, settings, steps)
     every = 1 if tutor.teacher_updater is None else tutor.teacher_updater.every
     if steps < every:
         raise UsageError(
@@ -173,11 +153,6 @@ def _error_message(
     reason = " ".join(str(error).split())
     if isinstance(error, UnsupportedStudentError):
         return reason + (" Here: --layers all." if "layers='last'" in reason else "")
-    if "amplify rounding" in reason:
-        return (
-            f"--momentum is {settings.momentum:g}, too small for --unroll-steps "
-            f"{settings.unroll_steps or UNROLL_STEPS}: {reason}"
-        )
     if "more than 1 value per channel" in reason:
         return _single_example_message(arm, settings, material)
     shape = "texts"

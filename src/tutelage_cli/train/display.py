@@ -161,9 +161,17 @@ class _StudentProgress:
     def progress(self) -> str:
         done = sum(self.steps_done.values())
         share = f"{100 * done // self.total}% of all steps"
-        seconds = self._time_left.seconds()
-        left = f"{roughly(seconds)} left" if seconds else ""
-        return listed(share, f"{clock(time.monotonic() - self._began)} so far", left)
+        so_far = f"{clock(time.monotonic() - self._began)} so far"
+        return listed(share, so_far, self._time_left_in_words())
+
+    def _time_left_in_words(self) -> str:
+        seconds, bounds = self._time_left.seconds(), self._time_left.bounds()
+        if not seconds:
+            return ""
+        if bounds is None:
+            return f"{roughly(seconds)} left"
+        low, high = (roughly(bound).removeprefix("about ") for bound in bounds)
+        return f"{roughly(seconds)} left, {low} to {high} at the paces so far"
 
     def running(self) -> str:
         running = [job for job, done in self.steps_done.items() if 0 < done < self.steps[job]]

@@ -37,7 +37,7 @@ from tutelage_cli.train.freeze import Notify, frozen_features
 from tutelage_cli.train.held_out import align_classes, split_off
 from tutelage_cli.train.parts import Parts, check_kind, kind_of, read_data, read_other_source
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings, needs_label_file
-from tutelage_cli.train.texts import Data, kind, with_tokens
+from tutelage_cli.train.texts import Data, with_tokens
 
 HELD_OUT = 500
 """default number of held-out examples; at most a fifth of the training set"""
@@ -171,11 +171,7 @@ def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
     if settings.labels_from is None or needs_label_file(settings):
         if noise.kind != HUMAN:
             return None
-        if not isinstance(train, ImageSet):
-            raise UsageError(
-                f"--noise {HUMAN}:{noise.annotator} gives labels of cifar10; {train.name} has "
-                f"{kind(train)}."
-            )
+        assert isinstance(train, ImageSet)  # ``check_kind`` sees to that
         return human_labels(train, noise.annotator)
     assert settings.label_column is not None  # the settings see to that
     file, column = settings.labels_from, settings.label_column

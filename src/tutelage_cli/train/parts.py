@@ -15,6 +15,7 @@ from tutelage_cli.data.features.own_features import (
     refuse_odd_vectors,
 )
 from tutelage_cli.data.images import Splits
+from tutelage_cli.data.noise import HUMAN, Noise
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named, read
 from tutelage_cli.data.text.own_tables import read_own_texts, text_columns
@@ -71,6 +72,12 @@ def check_kind(settings: TrainSettings, kind: Kind) -> None:
                 f"{flag(name)} is about {about}, but {settings.data} holds {KIND_NAMES[kind]}: "
                 "leave it out."
             )
+    noise = Noise.parse(settings.noise_or_default)
+    if noise.kind == HUMAN and kind != "images":
+        raise UsageError(
+            f"--noise {HUMAN}:{noise.annotator} gives labels of cifar10, but {settings.data} "
+            f"holds {KIND_NAMES[kind]}: leave it out."
+        )
     if kind == "images":
         require_image_student(settings)
     elif kind == "texts":

@@ -1,24 +1,32 @@
 """How long the students of a run will still take."""
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 HALF_LIFE = 30.0
-"""seconds after which an observation of the speed counts half; after twice as many the estimate
-has followed a change of the load"""
-SHARE = 1 / 20
-"""of the time so far: the half-life where that is more"""
+"""seconds after which an observation of the pace counts half, at first; after twice as many the
+estimate has followed a change of the load"""
+HALF_LIVES = 10
+"""each twice as long as the one before: up to four hours"""
+OF_LEFT = 1 / 2
+"""the longest half-life that is used, as a share of the time left: beyond that, the load that
+was is no guide to the load to come"""
+CHANGED = 1.5
+"""factor between two paces from which the load has changed"""
 TRUSTED = 10.0
-"""seconds of work that the expected speed counts as"""
+"""seconds of work that the expected pace counts as"""
 
 
 class TimeLeft:
     """Predicts a run's end from the cost of each student and how fast they have come lately.
 
     Students of a stage are trained beside one another, so many at a time, and a stage begins
-    when the one before has ended. The speed is that of the last while: a machine may be busier
-    at some times than at others.
+    when the one before has ended. The pace is that of the last while, since a machine may be
+    busier at some times than at others. The while doubles each time that the pace turns round,
+    from faster to slower or back, by a factor of 1.5: a load that changed once has changed, but
+    one that comes and goes will do so again, and its mean counts.
 
     Args:
         stages: The expected seconds of each student alone, in the order of training.
@@ -35,10 +43,13 @@ class TimeLeft:
     ) -> None:
         self._stages, self._workers = stages, workers
         self._done: dict[Any, float] = {}
-        self._start: float | None = None
-        self._now = 0.0
-        self._begun = False  # workers take a while to start
-        self._spent, self._worked = trust, trust  # seconds taken, and seconds expected for it
+        self._now: float | None = None
+        self._taken = 0.0  # since the first work: workers take a while to start
+        # by half-life: seconds taken, and seconds expected for it
+        self._spent, self._worked = [trust] * HALF_LIVES, [trust] * HALF_LIVES
+        self._recent = 0.0, 0.0  # of the first half-life, without the expectation
+        self._extremes = math.inf, 0.0  # the least and the largest of their ratio
+        self._turns = _Turns()
 
     def update(self, now: float, done: Mapping[Any, float]) -> None:
         """Note how far every student is.
@@ -47,27 +58,50 @@ class TimeLeft:
             now: Seconds on any clock.
             done: The share of every student that is done, in 0..1.
         """
-        if self._start is None:
-            self._start = now
-        else:
+        if self._now is not None:
             worked = sum(
                 cost * max(0.0, done.get(job, 0.0) - self._done.get(job, 0.0))
                 for stage in self._stages
                 for job, cost in stage.items()
             )
-            self._begun |= worked > 0
-            spent = (now - self._now) * self._busy() if self._begun else 0.0
-            half_life = max(HALF_LIFE, SHARE * (now - self._start))
-            fade = 0.5 ** ((now - self._now) / half_life) if self._begun else 1.0
-            self._spent = fade * self._spent + spent
-            self._worked = fade * self._worked + worked
+            if worked > 0 or self._taken > 0:
+                self._note(now - self._now, worked)
         self._now, self._done = now, dict(done)
 
+    def _note(self, seconds: float, worked: float) -> None:
+        self._taken += seconds
+        spent = seconds * self._busy()
+        for k in range(HALF_LIVES):
+            fade = 0.5 ** (seconds / (HALF_LIFE * 2**k))
+            self._spent[k] = fade * self._spent[k] + spent
+            self._worked[k] = fade * self._worked[k] + worked
+        fade = 0.5 ** (seconds / HALF_LIFE)
+        self._recent = fade * self._recent[0] + spent, fade * self._recent[1] + worked
+        if self._recent[1] > 0 and self._taken > HALF_LIFE:
+            recent = self._recent[0] / self._recent[1]
+            self._extremes = min(self._extremes[0], recent), max(self._extremes[1], recent)
+            self._turns.note(recent)
+
     def seconds(self) -> float | None:
-        """Seconds to the end; None as long as nothing is known of the speed."""
-        if self._worked <= 0:
+        """Seconds to the end; None as long as nothing is known of the pace."""
+        if self._worked[0] <= 0:
             return None
-        return self._spent / self._worked * sum(map(self._length, self._stages))
+        work, found = sum(map(self._length, self._stages)), 0.0
+        for k in range(HALF_LIVES):
+            longest = HALF_LIFE * 2 ** min(k, max(0, self._turns.count - 1))
+            seconds = self._spent[k] / self._worked[k] * work
+            if k and (longest < HALF_LIFE * 2**k or longest > OF_LEFT * seconds):
+                break
+            found = seconds
+        return found
+
+    def bounds(self) -> tuple[float, float] | None:
+        """Seconds to the end at the fastest and at the slowest pace so far; None if alike."""
+        fastest, slowest = self._extremes
+        if not slowest > CHANGED * fastest:
+            return None
+        work = sum(map(self._length, self._stages))
+        return fastest * work, slowest * work
 
     def _left(self, stage: Mapping[Any, float]) -> list[float]:
         # expected seconds of the unfinished students, those that have begun first
@@ -87,3 +121,21 @@ class TimeLeft:
         for cost in self._left(stage):
             heapq.heapreplace(ends, ends[0] + cost)
         return max(ends)
+
+
+class _Turns:
+    """Counts how often a number has turned round, from rising to falling or back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rising: bool | None = None  # unknown at first
+        self._low, self._high = math.inf, 0.0  # since the last turn
+
+    def note(self, number: float) -> None:
+        """Compare with the lowest and the highest number since the last turn."""
+        self._low, self._high = min(self._low, number), max(self._high, number)
+        rises = number > CHANGED * self._low and self._rising is not True
+        falls = number < self._high / CHANGED and self._rising is not False
+        if rises or falls:
+            self.count += self._rising is not None
+            self._rising, self._low, self._high = rises, number, number

@@ -78,7 +78,7 @@ def test_weights_and_a_commentary_of_texts_are_used_again():
         (["--augment", "crop"], "augment is about images, but"),
         (["--teacher", "curriculum"], "curriculum takes images, but pets.csv has texts"),
         (["--teacher", "rand-augment"], "augmentation takes images, but pets.csv has"),
-        (["--noise", "human:worst"], "gives labels of cifar10; pets.csv has texts"),
+        (["--noise", "human:worst"], "gives labels of cifar10, but"),
         (["--text-column", "words"], "no column 'words' (--text-column)"),
         (["--held-out", "48"], "pets.csv has 48 training texts; give fewer"),
         (["--max-length", "0"], "--max-length must"),

@@ -1,5 +1,6 @@
-"""The time left holds within a factor of 1.5 while a machine's load changes."""
+"""The time left under a load that changes once, drifts, or comes and goes."""
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -106,3 +107,63 @@ def test_what_a_resumed_run_has_done_says_nothing_of_its_speed() -> None:
     time_left = TimeLeft([{"a": 100.0, "b": 100.0}], 1)
     time_left.update(0.0, {"a": 1.0, "b": 0.5})
     assert time_left.seconds() == pytest.approx(50)
+
+
+# A load that comes and goes, against the end that came.
+
+
+def noted(load: Callable[[float], float], workers: int) -> tuple[float, list[tuple]]:
+    """The end of a run, and every ten seconds the time, the time left and its bounds."""
+    machine, found = Machine(STUDENTS, workers, load), []
+    time_left = TimeLeft(STUDENTS, workers)
+    time_left.update(machine.now, machine.done)
+    while machine.run():
+        time_left.update(machine.now, machine.done)
+        if round(machine.now / POLLED) % 20 == 0:
+            found.append((machine.now, time_left.seconds(), time_left.bounds()))
+    return machine.now, found
+
+
+def drawn(seed: int, length: float) -> Callable[[float], float]:
+    """A load of 1.5 or 9 that changes at random, after ``length`` seconds in the mean."""
+    generator, loads, high = random.Random(seed), [], False
+    for _ in range(20_000):
+        high ^= generator.random() < POLLED / length
+        loads.append(9.0 if high else 1.5)
+    return lambda t: loads[int(t / POLLED)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("period", [40.0, 60.0, 120.0])
+def test_a_load_that_comes_and_goes_is_taken_at_its_mean(workers, period) -> None:
+    end, found = noted(lambda t: 1.5 if t % period < period / 2 else 9.0, workers)
+    compared = 0
+    for now, left, bounds in found:
+        rest = end - now
+        if now > 4 * period and rest > 1.5 * period:
+            assert rest / 1.5 <= left <= 1.5 * rest, now
+            low, high = bounds
+            assert low <= rest <= high
+            compared += 1
+    assert compared > 10
+
+
+@pytest.mark.parametrize(("length", "most"), [(20.0, 0.1), (60.0, 0.25)])
+def test_few_estimates_are_far_off_where_the_load_changes_at_random(length, most) -> None:
+    far, within, count = 0, 0, 0
+    for seed in range(6):
+        end, found = noted(drawn(seed, length), 1)
+        for now, left, bounds in found:
+            if now > 4 * length and (rest := end - now) > 10:
+                far += not rest / 1.5 <= left <= 1.5 * rest
+                low, high = bounds or (left, left)
+                within += low / 1.2 <= rest <= 1.2 * high
+                count += 1
+    assert far < most * count
+    assert within > 0.95 * count
+
+
+@pytest.mark.parametrize("load", [1.0, 10.0])
+def test_a_steady_load_has_no_bounds(load) -> None:
+    _, found = noted(lambda _: load, 2)
+    assert all(bounds is None for now, _, bounds in found if now > SETTLED)

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from tests.trained import one_line, run, unchecked
+from tutelage.errors import UsageError
 from tutelage_cli.commentary.settings import LearnSettings
+from tutelage_cli.train import material
 from tutelage_cli.train.settings import TrainSettings
 
 COMMANDS: dict[str, type] = {"train": TrainSettings, "commentary learn": LearnSettings}
@@ -104,3 +107,78 @@ def test_a_wrong_value_is_told_whatever_is_missing(command, name, value):
 )
 def test_so_are_the_settings_of_other_commands(words, parts):
     one_line(run(*words.split()), *parts)
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "parts"),
+    [
+        ("images", "--teacher-every 1", ["--unroll-steps is by default 2", "margin-loss"]),
+        ("texts.csv", "--teacher-every 1", ["--teacher-every 2 or more"]),
+        ("rows.npz", "--teacher-every 1 --layers all", ["--unroll-steps is by default 2"]),
+        (
+            "images",
+            "--teacher learned-augmentation --teacher-every 1",
+            ["--teacher-every is 1", "learned-augmentation", "2 or more"],
+        ),
+        ("images", "--momentum 1e-6", ["--momentum is 1e-06", "--unroll-steps 2"]),
+        (
+            "images",
+            "--momentum 0.1 --unroll-steps 4",
+            ["--momentum is 0.1", "--unroll-steps 4"],
+        ),
+        ("texts.csv", "--teacher curriculum", ["curriculum takes images", "texts"]),
+        ("rows.npz", "--teacher rand-augment", ["augmentation takes images", "features"]),
+        (
+            "images",
+            "--freeze --student efficientnet-lite0 --teacher curriculum",
+            ["curriculum takes images", "features"],
+        ),
+        (
+            "images",
+            "--student resnet8 --teacher internal-state --tap gone",
+            ["'gone'", "resnet8", "--tap"],
+        ),
+        ("rows.npz", "--teacher internal-state --tap gone", ["'gone'", "mlp", "--tap"]),
+        ("images", "--student cnn --image-size 8", ["8x8", "13x13"]),
+        ("texts.csv", "--noise human:worst", ["--noise human:worst", "texts"]),
+    ],
+)
+def test_flags_that_do_not_go_together_are_told_before_the_data_are_read(
+    data, words, parts, tmp_path, monkeypatch
+):
+    (tmp_path / "texts.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
+    np.savez(tmp_path / "rows.npz", features=np.eye(20), label=np.arange(20) % 2)
+
+    def read(*_: object) -> None:
+        pytest.fail("the data were read")
+
+    monkeypatch.setattr(material, "read_data", read)
+    name = "no-such-set" if data == "images" else data
+    one_line(run("train", name, *words.split()), *parts)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("rows.npz", "--teacher-every 1"),
+        ("rows.npz", "--teacher-every 1 --layers last --momentum 1e-6"),
+        ("texts.csv", "--teacher loss --teacher-every 1 --momentum 1e-6"),
+        ("images", "--teacher-every 1 --unroll-steps 1"),
+        ("mnist5k", "--image-size 8"),
+        ("images", "--student own.py:wide --momentum 1e-6"),
+        ("images", "--teacher internal-state --tap conv2"),
+    ],
+)
+def test_flags_that_may_go_together_are_not_refused_before_the_data_are_read(
+    data, words, tmp_path, monkeypatch
+):
+    (tmp_path / "texts.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
+    (tmp_path / "own.py").write_text("def wide(**_): ...\n")
+    np.savez(tmp_path / "rows.npz", features=np.eye(20), label=np.arange(20) % 2)
+
+    def read(*_: object) -> None:
+        raise UsageError("the data were read")
+
+    monkeypatch.setattr(material, "read_data", read)
+    name = "no-such-set" if data == "images" else data
+    one_line(run("train", name, *words.split()), "the data were read")
