@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.by_name import NAME_COLUMNS, finite, read_columns, rows_of
-from tutelage_cli.data.classes import alike
+from tutelage_cli.data.columns import NAME_COLUMNS
 from tutelage_cli.data.csv_files import CsvColumns
-from tutelage_cli.data.label_values import literal, whole_number
+from tutelage_cli.data.example_columns import finite, read_columns, rows_of
+from tutelage_cli.data.label_values import alike, literal, whole_number
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
-from tutelage_cli.inspect.own_probabilities import PROBABILITY, read_probabilities
+from tutelage_cli.inspect.example_tables import PROBABILITY, ExampleTable, HeldOutTable
 
 GIVEN_COLUMNS = ("given", "label")
 TEXT_COLUMNS = ("text", "sentence", "sentence1")
@@ -77,8 +76,13 @@ def read_own(file: Path) -> ExampleTable:
             *_of_classes(labels, predicted, true),
         ),
     )
+    if not chances:
+        return own
+    # with PyTorch, whose import takes longer than all else of a small table
+    from tutelage_cli.inspect.own_probabilities import read_probabilities
+
     found = read_probabilities(columns, labels, rows)
-    return own if found is None else found.with_errors(own, trained, np.flatnonzero(held_out))
+    return found.with_errors(own, trained, np.flatnonzero(held_out))
 
 
 def _first(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Sequence[Any] | None:
