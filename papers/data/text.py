@@ -13,7 +13,8 @@ from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
 from tutelage.types import Batch
 from tutelage_cli.data.columns import pick
-from tutelage_cli.data.parquet import open_parquet, parquet_splits
+from tutelage_cli.data.parquet import parquet_splits
+from tutelage_cli.data.parquet_files import open_parquet
 from tutelage_cli.data.splits import HELD_OUT_NAMES
 from tutelage_cli.data.text.vocabulary import END, IGNORED, MASK, PAD, START, Vocabulary
 

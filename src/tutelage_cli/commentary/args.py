@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from tutelage_cli.commentary.settings import LearnSettings
+from tutelage_cli.runner.log_names import LogName
 from tutelage_cli.terminal import Output
 
 LEARN_HELP = """Learn a commentary with one student, to train others with it.
@@ -73,7 +74,7 @@ class Learn:
     overwrite: bool = False
     """Replace the commentary that is in OUT, once the new one is learnt."""
 
-    log: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    log: LogName | None = None
     """Write the held-out loss of every episode to OUT.curves; tensorboard --logdir shows it.
     mlflow and wandb as for `tutelage train`."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from tutelage.errors import UsageError
 from tutelage_cli.claims import FAILS, HOLDS, Comparison, ComparisonResult, evaluate
 from tutelage_cli.config.settings_files import to_plain
-from tutelage_cli.inspect.reading import Run, open_run
+from tutelage_cli.inspect.run import Run, open_run
 from tutelage_cli.report import Arm, Curve
 from tutelage_cli.runner.run_folder import run_facts
 from tutelage_cli.train.job_files import read_history, read_result

@@ -38,21 +38,6 @@ def image_and_label(
     )
 
 
-def declared_classes(feature: Any) -> tuple[str, ...] | None:
-    """The class names that a column declares."""
-    label = datasets_module().ClassLabel
-    return tuple(feature.names) if isinstance(feature, label) else None
-
-
-def datasets_module() -> Any:
-    """The package ``datasets``, whose import takes seconds that only files of the Hub need."""
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingExtraError("datasets", "train") from error
-    return datasets
-
-
 def label_kind(kind: pa.DataType) -> str:
     """What the labels of a column are, in words."""
     if pa.types.is_dictionary(kind):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
-from tutelage_cli.data.classes import alike
 from tutelage_cli.data.images import ImageSet, Splits
 from tutelage_cli.data.label_columns import LabelColumn, agreed_classes, class_numbers
+from tutelage_cli.data.label_values import alike
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.splits import hold_out

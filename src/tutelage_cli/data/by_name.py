@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +16,19 @@ from torch import Tensor
 from tutelage.errors import UsageError, first_few
 from tutelage.storage.atomic_files import atomic_path
 from tutelage_cli.data.classes import ClassLookup
-from tutelage_cli.data.columns import pick
-from tutelage_cli.data.csv_files import CsvColumns, read_csv
+from tutelage_cli.data.columns import NAME, NAME_COLUMNS, pick
+from tutelage_cli.data.example_columns import (
+    HIGHEST,
+    distinct_names,
+    finite,
+    read_columns,
+    rows_of,
+)
 from tutelage_cli.data.label_values import whole_number
 from tutelage_cli.data.labelled import Labelled
-from tutelage_cli.data.matching import ID_COLUMNS, NAME, NAME_COLUMNS, Known, base_of
-from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
-from tutelage_cli.data.row_numbers import TableRows
+from tutelage_cli.data.matching import ID_COLUMNS, Known, base_of
 
 CONTENT, LABEL = "content", "label"
-_HIGHEST = float(torch.finfo(torch.float32).max)
 _LOG = logging.getLogger(__name__)
 
 
@@ -62,7 +64,7 @@ def write_by_name(path: Path, images: Labelled, columns: Mapping[str, Any]) -> N
         pq.write_table(pa.table(dict(columns) | about), part)
 
 
-def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
+def read_by_name(file: Path, column: str, *, lowest: float = -HIGHEST) -> Kept:
     """A column of numbers, by the names of the examples."""
     columns = read_columns(file)
     where = str(file)
@@ -75,7 +77,7 @@ def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
     for row, text in enumerate(columns[value]):
         number = finite(text)
         if number is None or number < lowest:
-            least = "" if lowest == -_HIGHEST else f" of {lowest:g} or above"
+            least = "" if lowest == -HIGHEST else f" of {lowest:g} or above"
             raise UsageError(
                 f"{rows.at(row)} ({names[row]}) has {text!r:.50} in place of a finite "
                 f"number{least} in column '{value}'."
@@ -89,54 +91,6 @@ def read_by_name(file: Path, column: str, *, lowest: float = -_HIGHEST) -> Kept:
         }
 
     return Kept(dict(zip(names, values, strict=True)), named(CONTENT), named(LABEL), where)
-
-
-def distinct_names(column: Sequence[Any], rows: TableRows) -> list[str]:
-    """What a column calls examples, backslashes of paths as slashes."""
-    missing = [row for row, text in enumerate(column) if text is None or not str(text).strip()]
-    if missing:
-        raise UsageError(f"{rows.rows_with('no name', missing)}; name these examples.")
-    names = [str(text).replace("\\", "/") for text in column]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        of = [row for row, name in enumerate(names) if name == twice[0]]
-        raise UsageError(
-            f"{rows.rows_with(f'several rows of {twice[0]}', of)}; keep one for each example."
-        )
-    return names
-
-
-def rows_of(columns: Mapping[str, Sequence[Any]], where: str) -> TableRows:
-    """Where the rows of a table are."""
-    if isinstance(columns, CsvColumns):
-        return columns.rows(where)
-    return TableRows.of(where, len(next(iter(columns.values()), ())))
-
-
-def read_columns(file: Path) -> Mapping[str, Sequence[Any]]:
-    """All columns of a Parquet or CSV file but those of images."""
-    if not file.is_file() or file.suffix.casefold() not in (".parquet", ".csv"):
-        raise UsageError(f"there is no table {file}; give a .parquet or .csv file.")
-    if file.suffix.casefold() == ".csv":
-        return read_csv(file)
-    stored = open_parquet(file)
-    kept = [field.name for field in stored.schema_arrow if not _holds_bytes(field.type)]
-    found = read_rows(file, stored, kept).to_pydict()
-    for name in kept:
-        if classes := schema_classes(stored.schema_arrow, name):
-            found[name] = [
-                classes[label]
-                if isinstance(label, int) and 0 <= label < len(classes)
-                else label
-                for label in found[name]
-            ]
-    return found
-
-
-def _holds_bytes(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_holds_bytes(field.type) for field in kind)
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def values_of(
@@ -203,14 +157,3 @@ def _listed(names: Sequence[str], what: str) -> str:
     if not names:
         return ""
     return f"{len(names)} {what} ({first_few(names)})"
-
-
-def finite(value: Any) -> float | None:
-    """A number that single precision can hold."""
-    if isinstance(value, str) and "_" in value:  # Python's own way of writing numbers
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if abs(number) <= _HIGHEST else None

@@ -1,6 +1,5 @@
 """From label values, words or numbers, to class numbers."""
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from tutelage.errors import UsageError, nearest, one_line
 from tutelage_cli.data.id_columns import refuse_sparse
-from tutelage_cli.data.label_values import is_missing, whole_number
+from tutelage_cli.data.label_values import DIGITS, is_missing, whole_number
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.row_numbers import TableRows
 
@@ -19,7 +18,6 @@ _IGNORED = 255
 """the usual mark of an unlabelled example where labels are stored as bytes"""
 _EXACT = 2**53
 """whole numbers beyond it are not all floats"""
-_DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
 
 
 def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[str, ...]:
@@ -87,7 +85,7 @@ class ClassLookup:
             for number, whole in enumerate(wholes)
             if whole is not None and once[whole] == 1
         }
-        numbered = any(_DIGITS.fullmatch(name) for name in classes)
+        numbered = any(DIGITS.fullmatch(name) for name in classes)
         self.places = len(classes) if places and not numbered else 0
 
     def code(self, value: Any) -> int | None:
@@ -133,24 +131,6 @@ def encode(
             raise UsageError(_no_class(value, rows.at(row), lookup, of))
         codes[row] = code
     return codes
-
-
-def alike(classes: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
-    """Classes whose names differ in spelling alone."""
-    groups: dict[str | float, list[str]] = {}
-    for name in classes:
-        digits = _DIGITS.fullmatch(name)
-        groups.setdefault(float(name) if digits else name.strip().casefold(), []).append(name)
-    return [
-        (
-            tuple(names),
-            "differ in case or blanks alone"
-            if isinstance(plain, str)
-            else "are the same number",
-        )
-        for plain, names in groups.items()
-        if len(names) > 1
-    ]
 
 
 def _whole(value: Any) -> int | None:

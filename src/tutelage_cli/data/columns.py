@@ -1,9 +1,14 @@
-"""Which column of a table holds the images, and which the labels."""
+"""Which column of a table holds the images, the labels, or the names of examples."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from tutelage.errors import UsageError, nearest
+
+PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
+NAME = "name"
+NAME_COLUMNS = (NAME, *PATH_COLUMNS)
+"""columns that say which example a row is about, tried in order"""
 
 
 def pick(

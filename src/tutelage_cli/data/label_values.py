@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 _NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
+DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
+"""names of classes that are numbers"""
 _INFINITE = frozenset({"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
 
 
@@ -34,3 +36,21 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, str):
         return not value.strip()
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def alike(classes: Sequence[str]) -> list[tuple[tuple[str, ...], str]]:
+    """Classes whose names differ in spelling alone."""
+    groups: dict[str | float, list[str]] = {}
+    for name in classes:
+        digits = DIGITS.fullmatch(name)
+        groups.setdefault(float(name) if digits else name.strip().casefold(), []).append(name)
+    return [
+        (
+            tuple(names),
+            "differ in case or blanks alone"
+            if isinstance(plain, str)
+            else "are the same number",
+        )
+        for plain, names in groups.items()
+        if len(names) > 1
+    ]

@@ -6,12 +6,13 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.by_name import read_columns, rows_of
 from tutelage_cli.data.classes import ClassLookup, encode
 from tutelage_cli.data.columns import pick
+from tutelage_cli.data.example_columns import read_columns, rows_of
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.matching import Known, match_of
-from tutelage_cli.data.parquet import open_parquet, parquet_splits, schema_classes
+from tutelage_cli.data.parquet import parquet_splits
+from tutelage_cli.data.parquet_files import open_parquet, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.saved import refuse_saved
 

@@ -7,13 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tutelage.errors import UsageError, first_few
+from tutelage_cli.data.columns import NAME_COLUMNS
 from tutelage_cli.data.label_values import is_missing, whole_number
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.data.tables import PATH_COLUMNS
 
-NAME = "name"
-NAME_COLUMNS = (NAME, *PATH_COLUMNS)
-"""columns that say which example a row is about, tried in order"""
 ROW_COUNTERS = ("", "unnamed: 0", "__index_level_0__")
 """what pandas calls the numbers of a table's rows, which may say nothing but their order"""
 ID_COLUMNS = (

@@ -2,24 +2,22 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tutelage.errors import MissingExtraError, UsageError
+from tutelage.errors import MissingExtraError
 from tutelage_cli.data.arrow import (
     IMAGE_COLUMNS,
     ROWS,
     Stored,
-    datasets_module,
-    declared_classes,
     image_and_label,
     label_kind,
     read_stored,
 )
 from tutelage_cli.data.assemble import Examples, choose
-from tutelage_cli.data.columns import pick, refuse_twice
+from tutelage_cli.data.columns import pick
 from tutelage_cli.data.left_out import is_table
+from tutelage_cli.data.parquet_files import open_parquet, schema_classes, whole_file
 from tutelage_cli.data.reading import STRICT, Reading
 
 try:
@@ -95,39 +93,11 @@ def parquet_files(
     return read if all(_holds_images(path, image_column) for path in read) else []
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
-    """An open parquet file."""
-    with _whole(path):
-        file = pq.ParquetFile(path)
-    refuse_twice(file.schema_arrow.names, where=str(path))
-    return file
-
-
-def read_rows(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """Some columns of an open parquet file."""
-    with _whole(path):
-        found = file.read(list(columns))
-        found.validate(full=True)  # texts that are none, for example
-    return found
-
-
 def _batches(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[Any]:
-    with _whole(path):
+    with whole_file(path):
         for batch in file.iter_batches(ROWS, columns=list(columns)):
             batch.validate(full=True)
             yield batch
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[None]:
-    # damage may show where a file is opened, or where its pages are read
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(
-            f"{path} is not a whole parquet file ({reason}); copy or download it again."
-        ) from error
 
 
 def _holds_images(path: Path, image_column: str | None) -> bool:
@@ -151,10 +121,3 @@ def _holds_images(path: Path, image_column: str | None) -> bool:
     return bool(places) and all(
         known is not None and known.null_count == 0 for known in statistics
     )
-
-
-def schema_classes(schema: pa.Schema, column: str) -> tuple[str, ...] | None:
-    """The class names that a file of the Hub declares for a column."""
-    if b"huggingface" not in (schema.metadata or {}):
-        return None
-    return declared_classes(datasets_module().Features.from_arrow_schema(schema)[column])

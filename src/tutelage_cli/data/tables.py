@@ -5,14 +5,13 @@ from pathlib import Path
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import TEST_NAMES, Examples, choose
-from tutelage_cli.data.columns import pick
+from tutelage_cli.data.columns import PATH_COLUMNS, pick
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
 from tutelage_cli.data.gather import gather
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.left_out import is_table
 from tutelage_cli.data.reading import STRICT, Reading
 
-PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
 LABEL_COLUMNS = ("label", "target", "class")
 
 

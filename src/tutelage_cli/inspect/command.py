@@ -17,8 +17,6 @@ def inspect(args: Inspect) -> None:
     # what computes comes in here, after everything that can be refused without it
     from tutelage_cli.inspect.csv_table import csv_bytes
     from tutelage_cli.inspect.findings import inspect_run
-    from tutelage_cli.inspect.fix.command import fix
-    from tutelage_cli.inspect.fix.command import sentences as fix_sentences
     from tutelage_cli.inspect.json_output import as_json
     from tutelage_cli.inspect.page import page
     from tutelage_cli.inspect.terminal_output import print_inspection
@@ -27,7 +25,13 @@ def inspect(args: Inspect) -> None:
     inspection = inspect_run(args)
     beside = args.run.with_name(f"{args.run.stem}-inspection")
     out = args.out or (beside if inspection.run is None else args.run / "inspection")
-    fixed = None if args.fix is None else fix(args, inspection)
+    fixed, done = None, []
+    if args.fix is not None:
+        # with PyTorch, which tables of losses do without
+        from tutelage_cli.inspect.fix.command import fix, sentences
+
+        fixed = fix(args, inspection)
+        done = sentences(fixed)
     say(progress, "Drawing the page ...")
     html_page = page(inspection, args)
     files = {"examples": out / EXAMPLES, "likely_wrong": out / SUSPECTS, "page": out / PAGE}
@@ -49,7 +53,7 @@ def inspect(args: Inspect) -> None:
         say(result, note)
     for name, file in files.items():
         say(result, f"{name.replace('_', ' ').capitalize() + ':':14}{file}")
-    for line in () if fixed is None else fix_sentences(fixed):
+    for line in done:
         say(result, line)
     document = as_json(inspection, args.top, files, html_page.notes)
     args.output.document(document | {"fix": None if fixed is None else fixed.as_json()})

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import spearmanr
 
 By = Literal["out-of-fold", "weight", "loss"]
 OUT_OF_FOLD: By = "out-of-fold"
+PROBABILITY = "probability_"
+"""with the name of a class behind it, a column of out-of-fold predictions"""
 AGREEMENT = 0.5
 """rank correlation of low weights and large losses from which on weights rank labels"""
 
@@ -104,11 +105,18 @@ def agrees(one: ExampleTable) -> bool:
     """
     weights, losses = issue_scores(one, "weight"), issue_scores(one, "loss")
     both = ~(np.isnan(weights) | np.isnan(losses))
-    weights, losses = weights[both], losses[both]
-    if min(len(np.unique(weights)), len(np.unique(losses))) < 2:
+    if not both.any():
         return False
-    correlation: Any = spearmanr(weights, losses)
-    return bool(correlation.statistic >= AGREEMENT)
+    ranks = [_ranks(values[both]) for values in (weights, losses)]
+    if any((of == of[0]).all() for of in ranks):
+        return False
+    return bool(np.corrcoef(ranks)[0, 1] >= AGREEMENT)
+
+
+def _ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    # equal values have the mean of their ranks, as Spearman's correlation takes them
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
 def _known(students: Sequence[ExampleTable], name: str) -> bool:

@@ -18,19 +18,10 @@ from tutelage_cli.inspect.example_tables import (
     known_issue_scores,
     scores,
 )
-from tutelage_cli.inspect.out_of_fold import by_folds
 from tutelage_cli.inspect.own_table import read_own
 from tutelage_cli.inspect.quality import Quality, auroc, known_wrong, quality
-from tutelage_cli.inspect.reading import Run, open_run, students_of
+from tutelage_cli.inspect.run import Run, open_run
 from tutelage_cli.inspect.threshold import limit, smallest_fpr
-
-LEARNT = 0.5
-"""share of the untaught student's gain in log-likelihood from which on folds rank labels"""
-FOLDS_BEHIND = (
-    "The students of folds have learned less than half of what the untaught student has, by "
-    "the log-likelihood of held-out examples: labels are not ranked by them. More --epochs "
-    "may help; --by out-of-fold ranks by them all the same."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,21 +99,15 @@ def inspect_run(args: Inspect) -> Inspection:
 
 def _read(args: Inspect) -> tuple[Run | None, str, list[ExampleTable], list[str]]:
     if not args.run.is_file():
+        # with PyTorch, which tables of losses do without
+        from tutelage_cli.inspect.run_students import students_to_inspect
+
         run = open_run(args.run)
-        notes, wanted = _of_run(run), args.arm is None and args.by in ("auto", OUT_OF_FOLD)
-        if wanted and (students := by_folds(run, args.seed)):
-            if args.by == OUT_OF_FOLD or _have_learnt(students):
-                return run, "", students, notes
-            notes = [*notes, FOLDS_BEHIND]
-        return run, *_chosen(run, args), notes
+        return run, *students_to_inspect(run, args)
     if args.arm is not None or args.seed is not None:
         raise UsageError(f"{args.run} is a table, which has no arms and no seeds.")
     table = read_own(args.run)
     return None, "", [table], list(table.notes)
-
-
-def _have_learnt(students: Sequence[ExampleTable]) -> bool:
-    return float(np.mean([one.learnt for one in students])) >= LEARNT
 
 
 def _lacking_folds(args: Inspect, arm: str) -> str:
@@ -202,31 +187,6 @@ def _of_chance(labels: Labels, args: Inspect) -> list[str]:
         "That is no more than right labels alone might give: the list shows nothing. Perhaps "
         "all labels are right, or held-out ones are wrong, too, or the students have "
         "memorised the wrong ones."
-    ]
-
-
-def _chosen(run: Run, args: Inspect) -> tuple[str, list[ExampleTable]]:
-    if args.arm is not None:
-        return args.arm, students_of(run, args.arm, args.seed)
-    begun = [arm for arm in run.settings.arms if run.finished[arm]]
-    if args.seed is not None:
-        begun = [arm for arm in begun if args.seed in run.finished[arm]] or begun
-    taught = [arm for arm in begun if arm != "untaught"]
-    for arm in taught:
-        students = students_of(run, arm, args.seed)
-        if any(one.weighs for one in students):
-            return arm, students
-    arm = next(iter([*taught, *begun]), run.settings.arms[-1])
-    return arm, students_of(run, arm, args.seed)
-
-
-def _of_run(run: Run) -> list[str]:
-    if not run.missing:
-        return []
-    total = len(run.settings.arms) * run.settings.seeds
-    return [
-        f"The run is not finished: {total - run.missing} of its {total} students are. Go on "
-        f"with: tutelage train --resume {run.folder}"
     ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Inspection
-from tutelage_cli.inspect.out_of_fold import between
+from tutelage_cli.inspect.wrong_counts import between
 
 
 def as_json(

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
-from tutelage.crossfit import LabelErrors, label_errors, with_totals, wrong_between
+from tutelage.crossfit import LabelErrors, label_errors, with_totals
 from tutelage.crossfit.fold_settings import READABLE
 from tutelage.errors import UsageError
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.inspect.example_tables import ExampleTable
-from tutelage_cli.inspect.reading import ClassNames, Run, read_examples_of, students_of
+from tutelage_cli.inspect.reading import ClassNames, read_examples_of, students_of
+from tutelage_cli.inspect.run import Run
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.controls.fold_check import check_folds
 from tutelage_cli.train.controls.folds import (
@@ -34,8 +34,6 @@ BASE = "untaught"
 """the arm of every run whose tables list the training and the checked examples"""
 DRAWS = 32
 """of the probability that a label is wrong, by all kinds of students together"""
-LEVEL = 0.9
-"""probability that the number of wrong labels lies in the printed interval"""
 
 
 def by_folds(run: Run, seed: int | None) -> list[ExampleTable]:
@@ -68,14 +66,6 @@ def with_probabilities(
     """Add the probability that each of N labels is wrong, by out-of-fold predictions [N, C]."""
     found = label_errors(probabilities, given, checked, right, draws=draws)
     return replace(like, losses=losses_of(probabilities, given), wrong=found.draws.T.numpy())
-
-
-def between(draws: np.ndarray, rows: Bool[np.ndarray, "N"] | None = None) -> tuple[int, int]:
-    """Interval of the number of wrong labels among some, by the draws [N, D] of each."""
-    each = torch.from_numpy(np.ascontiguousarray(draws.T))
-    only = None if rows is None else torch.from_numpy(np.ascontiguousarray(rows))
-    nothing = each.new_zeros(0, 0)
-    return wrong_between(LabelErrors(each.mean(0), each, nothing, 1.0), only, level=LEVEL)
 
 
 def _kinds(job: Job) -> list[str]:

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
-from tutelage_cli.data.by_name import finite
+from tutelage_cli.data.example_columns import finite
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.inspect.example_tables import ExampleTable
+from tutelage_cli.inspect.example_tables import PROBABILITY, ExampleTable
 from tutelage_cli.inspect.out_of_fold import with_probabilities
 
-PROBABILITY = "probability_"
-"""with the name of a class behind it, a column of out-of-fold predictions"""
 SUM_TOLERANCE = 0.02
 """by how much a row may miss a sum of one, as where few digits are written"""
 
@@ -47,11 +45,9 @@ class ClassProbabilities:
 
 def read_probabilities(
     columns: Mapping[str, Sequence[Any]], labels: Sequence[str], rows: TableRows
-) -> ClassProbabilities | None:
-    """The predictions of a table; None where it has no column of such."""
+) -> ClassProbabilities:
+    """The predictions of a table that has columns of such."""
     names = [name for name in columns if name.startswith(PROBABILITY)]
-    if not names:
-        return None
     classes = [name.removeprefix(PROBABILITY) for name in names]
     if lacking := sorted({label for label in labels if label} - set(classes)):
         raise UsageError(

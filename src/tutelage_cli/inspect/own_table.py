@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.by_name import NAME_COLUMNS, finite, read_columns, rows_of
-from tutelage_cli.data.classes import alike
+from tutelage_cli.data.columns import NAME_COLUMNS
 from tutelage_cli.data.csv_files import CsvColumns
-from tutelage_cli.data.label_values import literal, whole_number
+from tutelage_cli.data.example_columns import finite, read_columns, rows_of
+from tutelage_cli.data.label_values import alike, literal, whole_number
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
-from tutelage_cli.inspect.own_probabilities import PROBABILITY, read_probabilities
+from tutelage_cli.inspect.example_tables import PROBABILITY, ExampleTable, HeldOutTable
 
 GIVEN_COLUMNS = ("given", "label")
 TEXT_COLUMNS = ("text", "sentence", "sentence1")
@@ -77,8 +76,13 @@ def read_own(file: Path) -> ExampleTable:
             *_of_classes(labels, predicted, true),
         ),
     )
+    if not chances:
+        return own
+    # with PyTorch, whose import takes longer than all else of a small table
+    from tutelage_cli.inspect.own_probabilities import read_probabilities
+
     found = read_probabilities(columns, labels, rows)
-    return own if found is None else found.with_errors(own, trained, np.flatnonzero(held_out))
+    return found.with_errors(own, trained, np.flatnonzero(held_out))
 
 
 def _first(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Sequence[Any] | None:
@@ -103,7 +107,7 @@ def _classes(column: Sequence[Any]) -> list[str]:
 def _refuse_other_kind(
     given: Sequence[str], others: Sequence[str] | None, name: str, file: Path
 ) -> None:
-    one, two = ({label for label in column if label} for column in (given, others or ()))
+    one, two = (set(column) - {""} for column in (given, others or ()))
     numbers = [[whole_number(label) is not None for label in labels] for labels in (one, two)]
     if one and two and not one & two and {all(n) or any(n) for n in numbers} == {True, False}:
         raise UsageError(
@@ -117,11 +121,13 @@ def _names(column: Sequence[Any] | None, rows: TableRows, trained: np.ndarray) -
         called = rows.names()
         return [called[row] for row in trained.tolist()]
     names = [_text(column[row]) for row in trained.tolist()]
-    if missing := [
-        n for n, name in zip(trained.tolist(), names, strict=True) if not name.strip()
-    ]:
+    if not all(map(str.strip, names)):
+        missing = [
+            n for n, name in zip(trained.tolist(), names, strict=True) if not name.strip()
+        ]
         raise UsageError(f"{rows.rows_with('no name', missing)}; name these examples.")
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
+    if len(set(names)) < len(names):
+        twice = [name for name, count in Counter(names).items() if count > 1]
         of = [row for row in trained.tolist() if _text(column[row]) == twice[0]]
         raise UsageError(
             f"{rows.rows_with(f'example {twice[0]:.50} twice', of)}; keep one row for each."
@@ -131,9 +137,9 @@ def _names(column: Sequence[Any] | None, rows: TableRows, trained: np.ndarray) -
 
 def _flags(column: Sequence[Any] | None, rows: TableRows) -> np.ndarray:
     count = sum(len(numbers) for _, numbers in rows.files)
-    words = (
-        ["false"] * count if column is None else [_text(v).strip().casefold() for v in column]
-    )
+    texts = [] if column is None else [_text(value) for value in column]
+    plain = {text: text.strip().casefold() for text in dict.fromkeys(texts)}
+    words = ["false"] * count if column is None else [plain[text] for text in texts]
     if strange := next((word for word in dict.fromkeys(words) if word not in (*YES, *NO)), ""):
         raise UsageError(
             f"{rows.at(words.index(strange))} has {strange!r:.50} under {HELD_OUT_COLUMN}; "
@@ -171,7 +177,7 @@ def _of_rows(
 
 
 def _of_classes(*columns: Sequence[str] | None) -> list[str]:
-    names = sorted({label for column in columns for label in column or () if label})
+    names = sorted(set().union(*(column or () for column in columns)) - {""})
     return [
         f"{', '.join(map(repr, same))} {how}, and are classes apart."
         for same, how in alike(names)

@@ -1,26 +1,16 @@
 """The HTML page of an inspection: the most suspect labels and their losses."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
-from tutelage.errors import UsageError
-from tutelage_cli.data.by_name import fingerprints
-from tutelage_cli.data.images import ImageSet
 from tutelage_cli.inspect.args import Inspect
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Inspection
-from tutelage_cli.inspect.image_files import files_of_images
 from tutelage_cli.inspect.terminal_output import cells, columns, headline, sentences
-from tutelage_cli.report import elements, formats, plots, styles
+from tutelage_cli.report import elements, plots, styles
 from tutelage_cli.report.page import document
-from tutelage_cli.report.pictures import pictured
-from tutelage_cli.train.material import read_source
-from tutelage_cli.train.texts import raw_examples
 
 LISTED = 500
 """rows of a table on the page; the CSV files have them all"""
@@ -36,13 +26,17 @@ class Page(NamedTuple):
 
 def page(inspection: Inspection, args: Inspect) -> Page:
     """Draw the page."""
-    images, files, notes = _images(inspection, args)
-    labels = inspection.labels
+    labels, pictures, notes = inspection.labels, "", ()
     first = range(min(args.top, len(labels)))
+    if inspection.run is not None:
+        # with PyTorch, which tables of losses do without
+        from tutelage_cli.inspect.pictures import gallery
+
+        pictures, notes = gallery(labels, first, inspection.run.settings, args.data)
     parts = {
         "distrusted": (
             "Most suspect",
-            _most_distrusted(headline(inspection), labels, first, images, files),
+            _most_distrusted(headline(inspection), labels, first, pictures),
         ),
         "past": ("Over the run", _past(labels)),
         "suspects": ("Likely wrong", _flagged_table(inspection)),
@@ -54,70 +48,11 @@ def page(inspection: Inspection, args: Inspect) -> Page:
     return Page(document(title, f"Run: {where}", paragraphs, parts), notes)
 
 
-def _images(
-    inspection: Inspection, args: Inspect
-) -> tuple[ImageSet | None, Sequence[Path], tuple[str, ...]]:
-    # with the file of each by id, where they are in files of their own
-    if inspection.run is None:
-        return None, (), ()
-    settings = inspection.run.settings
-    if args.data is not None:
-        settings = replace(settings, data=args.data)
-    try:
-        train = raw_examples(read_source(settings).splits.train)
-        if not isinstance(train, ImageSet):
-            return None, (), ()
-        return train, next(iter(files_of_images(settings)), ()), ()
-    except UsageError as error:
-        return None, (), (f"No pictures: {error} Name where they are now with --data.",)
-
-
-def _most_distrusted(
-    title: str, labels: Labels, rows: range, images: ImageSet | None, files: Sequence[Path]
-) -> str:
-    pictures = _gallery(labels, list(rows), images, files) if images is not None else ""
-    if pictures:
-        known = labels.true is not None
-        notes = ["A dashed upper edge marks a wrong label."] if known else []
-        notes += ["A picture opens its file."] if files else []
-        body = pictures + elements.paragraph(" ".join(notes), style="note")
-    else:
+def _most_distrusted(title: str, labels: Labels, rows: range, pictures: str) -> str:
+    if not pictures:
         listed = [cells(labels, row) for row in rows]
-        body = elements.table(title, columns(labels), listed, style="examples")
-    return elements.section(title, body, anchor="distrusted")
-
-
-def _gallery(labels: Labels, rows: list[int], images: ImageSet, files: Sequence[Path]) -> str:
-    place = {name: n for n, name in enumerate(images.names())}
-    figures = []
-    for row in rows:
-        at = place.get(labels.names[row])
-        if at is None:
-            continue
-        one = images.rows(torch.tensor([at]))
-        if labels.contents is not None and fingerprints(one)[0] != labels.contents[row]:
-            continue  # another picture has taken its name
-        address = files[int(one.ids[0])].as_uri() if files else ""
-        figures.append(_figure(labels, row, one, address))
-    return f'<div class="gallery">{"".join(figures)}</div>' if figures else ""
-
-
-def _figure(labels: Labels, row: int, one: ImageSet, address: str) -> str:
-    pixels = one.images[0].permute(1, 2, 0).numpy()
-    image = pixels[..., 0] if pixels.shape[2] != 3 else pixels
-    facts = {"name": labels.names[row]}
-    facts |= {"given": labels.given[row], "predicted": labels.predicted[row]}
-    kind = "unknown"
-    if labels.true is not None:
-        facts["true"] = labels.true[row]
-        kind = "right" if labels.true[row] == labels.given[row] else "wrong"
-    if labels.wrong is not None:
-        facts["P(wrong)"] = formats.number(float(labels.wrong[row].mean()))
-    else:
-        facts["weight"] = formats.number(float(labels.weights[row]))
-    facts["loss"] = formats.number(float(labels.losses[row]))
-    alt = f"Training example {labels.names[row]}, labelled {labels.given[row]}"
-    return pictured(image, alt, facts, kind=kind, address=address)
+        pictures = elements.table(title, columns(labels), listed, style="examples")
+    return elements.section(title, pictures, anchor="distrusted")
 
 
 def _past(labels: Labels) -> str:

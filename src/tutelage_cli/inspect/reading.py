@@ -1,8 +1,6 @@
 """Reads and checks the tables that the students of a run wrote."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,52 +9,15 @@ import pyarrow.parquet as pq
 
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.checkpoint import name_damaged_file
-from tutelage_cli.data.by_name import CONTENT, LABEL, NAME
+from tutelage_cli.data.by_name import CONTENT, LABEL
+from tutelage_cli.data.columns import NAME
 from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
+from tutelage_cli.inspect.run import Run
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT, TEXT
 from tutelage_cli.train.example_history import HISTORY, read_example_history
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.job_files import remedy_of
-from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.stored import stored_settings
-from tutelage_cli.train.student_training import Job
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run of ``tutelage train``, finished or not."""
-
-    folder: Path
-    settings: TrainSettings
-    finished: Mapping[str, tuple[int, ...]]
-    """the seeds of each arm whose students are finished"""
-
-    @property
-    def missing(self) -> int:
-        """Students that are not finished."""
-        done = sum(map(len, self.finished.values()))
-        return len(self.settings.arms) * self.settings.seeds - done
-
-    def job(self, arm: str, seed: int) -> Job:
-        """One student."""
-        return Job(self.folder, arm, seed, self.settings)
-
-
-def open_run(folder: Path) -> Run:
-    """Find out what a run has got.
-
-    Note: raises ``UsageError`` where there is none, or its settings are damaged.
-    """
-    settings = stored_settings(folder)
-    finished = {
-        arm: tuple(
-            seed
-            for seed in range(settings.seeds)
-            if exists(Job(folder, arm, seed, settings).folder / "result.json")
-        )
-        for arm in settings.arms
-    }
-    return Run(folder, settings, finished)
 
 
 def students_of(run: Run, arm: str, seed: int | None) -> list[ExampleTable]:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Inspection
-from tutelage_cli.inspect.out_of_fold import LEVEL, between
+from tutelage_cli.inspect.wrong_counts import LEVEL, between
 from tutelage_cli.report import formats
 from tutelage_cli.terminal import say, say_table
 

@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tutelage.errors import UsageError
 from tutelage.logs import MLflow, TensorBoard, to_wandb
 from tutelage.storage.atomic_files import write_atomically
+from tutelage_cli.runner.log_names import LogName
 
-LogName = Literal["tensorboard", "mlflow", "wandb"]
 STORE = "MLFLOW_TRACKING_URI"
 """environment variable: MLflow's own, where to log in place of the run's folder"""
 

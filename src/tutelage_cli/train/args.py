@@ -11,6 +11,7 @@ from tutelage.errors import UsageError, require_module
 from tutelage.validation.ranges import at_least_one
 from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.config.settings_files import load_settings
+from tutelage_cli.runner.log_names import LogName
 from tutelage_cli.terminal import Output
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.stored import stored_settings
@@ -47,7 +48,7 @@ class Train:
     resume: Path | None = None
     """Resume the run in this folder with its own settings."""
 
-    log: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    log: LogName | None = None
     """Write curves of student and teacher during training. tensorboard: view them with
     tensorboard --logdir RUN; mlflow: in RUN/mlflow, or where MLFLOW_TRACKING_URI says; wandb:
     Weights & Biases. docs/logging.md describes each."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tutelage_cli.runner.trackers import LogName
+from tutelage_cli.runner.log_names import LogName
 from tutelage_cli.train.settings import TrainSettings
 
 

@@ -11,7 +11,7 @@ from tutelage_cli.data.by_name import read_by_name, read_columns, values_of
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.labels import read_labels
 from tutelage_cli.data.matching import Known
-from tutelage_cli.data.parquet import open_parquet
+from tutelage_cli.data.parquet_files import open_parquet
 from tutelage_cli.data.stored import load_stored
 from tutelage_cli.data.text.own_tables import read_own_texts
 

@@ -1,12 +1,20 @@
 """Students of several seeds speak of a label together."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from tutelage_cli.inspect.combined import combined
-from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable, agrees, scores
+from tutelage_cli.inspect.example_tables import (
+    AGREEMENT,
+    ExampleTable,
+    HeldOutTable,
+    agrees,
+    scores,
+)
 
 
 def student(
@@ -90,3 +98,28 @@ def test_weights_tell_only_where_they_differ_and_held_out_ones_are_known() -> No
 )
 def test_a_teacher_agrees_where_what_is_hard_weighs_little(weights, agree) -> None:
     assert agrees(student("abc", "xxx", [1, 2, 3], weights)) is agree
+
+
+def test_agreement_is_the_rank_correlation_of_spearman_with_ties_and_infinite_losses() -> None:
+    generator, found = np.random.default_rng(0), []
+    for _ in range(100):
+        weights, losses = generator.integers(4, size=(2, 8)).astype(float)
+        losses[generator.integers(8)] = np.inf
+        table = student("abcdefgh", 8 * "x", (losses - weights).tolist(), weights.tolist())
+        correlation: Any = spearmanr(-table.weights, table.losses)
+        expected = correlation.statistic >= AGREEMENT
+        assert agrees(table) == expected
+        found.append(expected)
+    assert {*found} == {True, False}
+
+
+def test_students_with_their_rows_in_another_order_speak_of_the_same_labels() -> None:
+    one = student("abc", "xyx", [3, 1, 2], [0.1, 0.4, 0.2], [0.5] * 9)
+    same = student("abc", "xyx", [1, 2, 3], [0.3, 0.2, 0.1], [0.5] * 9)
+    moved = student("cab", "xxy", [3, 1, 2], [0.1, 0.3, 0.2], [0.5] * 9)
+    as_one, as_moved = (
+        combined([one, other], "loss", max_fpr=0.2, top=1) for other in (same, moved)
+    )
+    assert as_one.names == as_moved.names == ["c", "a", "b"]
+    for name in ("losses", "weights", "mean_rank", "students", "distrusted", "flagged"):
+        assert getattr(as_one, name).tolist() == getattr(as_moved, name).tolist()

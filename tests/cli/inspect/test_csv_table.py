@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.cli.inspect.test_combined import student
+from tutelage_cli.inspect import csv_table
 from tutelage_cli.inspect.combined import combined
 from tutelage_cli.inspect.csv_table import csv_bytes, harmless
 
@@ -38,3 +39,15 @@ def test_the_sheet_is_csv_with_a_row_for_each_label_in_order() -> None:
     assert [row["rank"] for row in rows] == ["1", "2", "3", "4"]
     some = csv_bytes(labels, np.array([False, True, False, False])).decode("utf-8-sig")
     assert [row["rank"] for row in csv.DictReader(io.StringIO(some, newline=""))] == ["2"]
+
+
+@pytest.mark.parametrize("only", [None, np.array([True, False, True, True, True])])
+def test_the_sheet_does_not_depend_on_how_many_labels_are_written_at_a_time(
+    monkeypatch, only
+) -> None:
+    one = student('a,=b"', "xyzxy", [4, np.inf, 2, 1, 0.1], [1, np.nan, 1, 0.5, 1 / 3])
+    labels = combined([one], "loss", max_fpr=0.1, top=1)
+    whole = csv_bytes(labels, only)
+    monkeypatch.setattr(csv_table, "_BLOCK", 2)
+    assert csv_bytes(labels, only) == whole
+    assert whole.count(b"\r\n") == 1 + (5 if only is None else only.sum())

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -103,3 +105,29 @@ def test_what_is_not_known_to_be_right_is_not_counted_as_wrong(tmp_path) -> None
     assert (found["quality"]["wrong"], found["quality"]["precision"]) == (1, 1)
     assert found["auroc"] == 1
     assert any("Of 1 labels" in note for note in found["notes"])
+
+
+def test_a_table_of_losses_and_weights_is_inspected_without_pytorch(tmp_path) -> None:
+    rows = range(40)
+    table(
+        tmp_path / "films.csv",
+        text=[f"sentence {n}" for n in rows],
+        label=["pos" if n % 2 else "neg" for n in rows],
+        loss=[0.1 * n for n in rows],
+        weight=[1 - 0.01 * n for n in rows],
+        held_out=[n % 4 == 0 for n in rows],
+    )
+    code = (
+        "import sys; from tutelage_cli.cli import main\n"
+        "code = main(sys.argv[1:])\n"
+        "heavy = {'torch', 'scipy', 'sklearn'} & set(sys.modules)\n"
+        "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code, "inspect", tmp_path / "films.csv"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    assert (tmp_path / "films-inspection" / "examples.csv").exists()

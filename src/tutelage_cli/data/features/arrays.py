@@ -9,8 +9,8 @@ import numpy as np
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.arrow import IMAGE_COLUMNS, label_kind
-from tutelage_cli.data.by_name import NAME_COLUMNS, distinct_names, read_columns, rows_of
-from tutelage_cli.data.columns import pick
+from tutelage_cli.data.columns import NAME_COLUMNS, PATH_COLUMNS, pick
+from tutelage_cli.data.example_columns import distinct_names, read_columns, rows_of
 from tutelage_cli.data.features.numpy_files import Arrays, read_npy
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage_cli.data.label_values import literal
@@ -22,9 +22,8 @@ from tutelage_cli.data.matching import (
     match_of,
     names_by_id,
 )
-from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
+from tutelage_cli.data.parquet_files import open_parquet, read_rows, schema_classes
 from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.data.tables import PATH_COLUMNS
 from tutelage_cli.data.text.own_tables import LABELS
 
 FEATURE_COLUMNS = ("features", "embeddings", "embedding", "vector", "x")

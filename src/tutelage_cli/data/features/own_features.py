@@ -20,7 +20,8 @@ from tutelage_cli.data.features.arrays import (
 from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
 from tutelage_cli.data.features.numpy_files import read_npy
 from tutelage_cli.data.label_columns import agreed_classes, class_numbers
-from tutelage_cli.data.parquet import open_parquet, parquet_splits
+from tutelage_cli.data.parquet import parquet_splits
+from tutelage_cli.data.parquet_files import open_parquet
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.splits import held_out_rows

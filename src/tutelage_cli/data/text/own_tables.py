@@ -10,7 +10,7 @@ from torch import Tensor
 from tutelage.errors import UsageError
 from tutelage_cli.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS, label_kind
 from tutelage_cli.data.assemble import TEST_NAMES, about_classes, about_others, choose
-from tutelage_cli.data.columns import pick
+from tutelage_cli.data.columns import PATH_COLUMNS, pick
 from tutelage_cli.data.csv_files import csv_header, read_csv
 from tutelage_cli.data.label_columns import (
     LabelColumn,
@@ -21,12 +21,13 @@ from tutelage_cli.data.label_columns import (
 )
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.left_out import unread_tables
-from tutelage_cli.data.parquet import open_parquet, parquet_splits, read_rows, schema_classes
+from tutelage_cli.data.parquet import parquet_splits
+from tutelage_cli.data.parquet_files import open_parquet, read_rows, schema_classes
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.row_numbers import TableRows, numbers
 from tutelage_cli.data.saved import refuse_saved
 from tutelage_cli.data.splits import held_out_rows
-from tutelage_cli.data.tables import PATH_COLUMNS, table_splits
+from tutelage_cli.data.tables import table_splits
 from tutelage_cli.data.text.labelled import SIDES
 from tutelage_cli.data.text.text_set import TextParts, TextSet
 

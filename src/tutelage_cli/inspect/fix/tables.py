@@ -13,7 +13,7 @@ from torch import Tensor
 from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.data.csv_files import read_csv
-from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
+from tutelage_cli.data.parquet_files import open_parquet, read_rows, schema_classes
 
 
 class CsvTable:

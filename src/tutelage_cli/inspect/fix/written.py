@@ -15,7 +15,7 @@ from PIL import Image
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.data.arrow import LABEL_COLUMNS
 from tutelage_cli.data.assemble import choose
-from tutelage_cli.data.columns import pick
+from tutelage_cli.data.columns import PATH_COLUMNS, pick
 from tutelage_cli.data.features.arrays import LABEL_NAMES
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.features.own_features import NPY, NPZ
@@ -24,7 +24,6 @@ from tutelage_cli.data.parquet import parquet_files
 from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.stored import parquet_of, tables_of
 from tutelage_cli.data.tables import LABEL_COLUMNS as LISTED_LABELS
-from tutelage_cli.data.tables import PATH_COLUMNS
 from tutelage_cli.data.text.own_tables import LABELS, text_files
 from tutelage_cli.inspect.fix.corrections import Corrected
 from tutelage_cli.inspect.fix.tables import (

@@ -11,8 +11,8 @@ docs/controls.md, "Folds", explains the procedure, and in what ``tutelage.fit`` 
 from pathlib import Path
 
 from tutelage.crossfit.fold_settings import corrected_settings, distilled_settings
+from tutelage_cli.runner.log_names import LogName
 from tutelage_cli.runner.run_folder import exists
-from tutelage_cli.runner.trackers import LogName
 from tutelage_cli.train.controls.folds import (
     CORRECTED,
     DISTILLED,
