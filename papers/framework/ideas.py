@@ -26,7 +26,7 @@ class Idea(NamedTuple):
     arms: tuple[str, ...]
     """forms of the idea; the best counts"""
     simple: tuple[str, ...] = SIMPLE
-    """what a user could do instead, first the same training without the idea; the best counts"""
+    """what a user could do instead: first the same without the idea; the best counts"""
     sign: int = 1
     """-1 where less is better"""
 
