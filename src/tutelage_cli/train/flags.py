@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import textwrap
 from typing import Annotated, Any, get_type_hints
@@ -83,7 +84,8 @@ def train_flags(default: TrainSettings) -> type[Any]:
     for group, names in GROUPS.items():
         cls = dataclasses.make_dataclass(group, [of[name] for name in names], frozen=True)
         hint = Annotated[cls, tyro.conf.arg(name=group)]
-        fields.append((f"{group}_flags", hint, dataclasses.field(default_factory=cls)))
+        value = dataclasses.field(default_factory=cls, metadata={"help": ""})
+        fields.append((f"{group}_flags", hint, value))
     return dataclasses.make_dataclass("TrainFlags", fields, frozen=True)
 
 
@@ -101,20 +103,19 @@ def train_of(flags: Any) -> Train:
 
 
 def _fields(default: TrainSettings) -> dict[str, tuple[str, Any, Any]]:
-    # name, annotation and default of every field, as make_dataclass takes them
+    # name, annotation and default of every field, as make_dataclass takes them; where there is
+    # no help, tyro would search the standard library's types.py for the made class
     found: dict[str, tuple[str, Any, Any]] = {}
     for cls, base in ((Train, Train(default)), (TrainSettings, default)):
         hints, texts = get_type_hints(cls, include_extras=True), _descriptions(cls)
         for field in dataclasses.fields(cls):
-            value = dataclasses.field(default=getattr(base, field.name))
-            text = texts.get(field.name)
-            hint = hints[field.name]
-            if text is not None:
-                hint = Annotated[hint, tyro.conf.arg(help=text)]
-            found[field.name] = field.name, hint, value
+            described = {"help": texts.get(field.name, "")}
+            value = dataclasses.field(default=getattr(base, field.name), metadata=described)
+            found[field.name] = field.name, hints[field.name], value
     return found
 
 
+@functools.cache
 def _descriptions(cls: type[Any]) -> dict[str, str]:
     # the string below each field of a dataclass
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
