@@ -11,9 +11,8 @@ from papers.pays.rows import OURS, UNTAUGHT, accuracies, contents
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
 from tutelage_cli.report.interactive import svg
-from tutelage_cli.report.plots import Line
+from tutelage_cli.report.plots import Line, over_seeds
 from tutelage_cli.report.styles import TINT
-from tutelage_cli.report.tracks import over_seeds
 
 SHOWN = (
     UNTAUGHT,
