@@ -44,7 +44,7 @@ from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.models.heads import mlp
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.storage.json_files import environment, write_json
-from tutelage_cli.data.human_labels import human_labels
+from tutelage_cli.data.labels import human_labels
 from tutelage_cli.data.noise import Noise, corrupt, noise_matrix
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from papers.data.published.layout import found, held_out_share, listed_rows, numbers, picture
 from tutelage.errors import UsageError
-from tutelage_cli.data.described import Described, ThreeParts
-from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.images import Described, ImageSet, ThreeParts
 from tutelage_cli.data.resize import Size, centre_cut, covering
 
 _NAME = "CUB-200-2011"

@@ -16,14 +16,12 @@ from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
 from tutelage.storage.atomic_files import atomic_path
-from tutelage_cli.data.classes import ClassLookup
-from tutelage_cli.data.columns import pick
+from tutelage_cli.data.classes import ClassLookup, whole_number
+from tutelage_cli.data.columns import TableRows, pick
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
-from tutelage_cli.data.label_values import whole_number
 from tutelage_cli.data.labelled import Labelled
 from tutelage_cli.data.matching import ID_COLUMNS, NAME, NAME_COLUMNS, Known, base_of
 from tutelage_cli.data.parquet import open_parquet, read_rows, schema_classes
-from tutelage_cli.data.row_numbers import TableRows
 
 CONTENT, LABEL = "content", "label"
 _HIGHEST = float(torch.finfo(torch.float32).max)

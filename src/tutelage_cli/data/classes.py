@@ -1,5 +1,6 @@
-"""From label values, words or numbers, to class numbers."""
+"""From label values, words or numbers, to class numbers; ids that are no labels are refused."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -10,16 +11,72 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.errors import UsageError, nearest, one_line
-from tutelage_cli.data.id_columns import refuse_sparse
-from tutelage_cli.data.label_values import is_missing, whole_number
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.reading import Reading
-from tutelage_cli.data.row_numbers import TableRows
 
+_NUMBER = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
+_INFINITE = frozenset({"inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"})
+MOST_NUMBERED = 10_000
+"""classes up to which numbers that nobody has keep their place however many they are"""
+_FEW = 20
+"""labels up to which each may be another one"""
+_DISTINCT = 0.8
+"""share of different labels from which on they are taken for ids"""
 _IGNORED = 255
 """the usual mark of an unlabelled example where labels are stored as bytes"""
 _EXACT = 2**53
 """whole numbers beyond it are not all floats"""
 _DIGITS = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]*)?\s*")
+
+
+def literal(texts: Sequence[str]) -> list[str | int | float | None]:
+    """Labels as written: whole numbers where all are such, words otherwise.
+
+    A text of blanks alone is a missing label, and among numbers so is NaN; infinity is one that
+    is no class. Words are never taken for missing: a class may be called ``null``, ``None`` or
+    ``NA``.
+    """
+    plain = [text.strip().casefold() for text in texts]
+    present = {text for text in plain if text not in ("", "nan")} - _INFINITE
+    if present and all(whole_number(text) is not None for text in present):
+        return [float(t) if t in _INFINITE else whole_number(t) for t in plain]
+    return [text if text.strip() else None for text in texts]
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that a text is, as spreadsheets and pandas write one."""
+    match = _NUMBER.fullmatch(text.strip())
+    return None if match is None else int(match[1])
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is none: nothing, NaN, or a text of blanks."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def refuse_sparse(numbers: Collection[int], *, where: str) -> None:
+    """Refuse class numbers hardly any of which are there."""
+    top = max(numbers, default=-1)
+    if top >= MOST_NUMBERED and top >= 2 * len(numbers):
+        raise UsageError(
+            f"{where} has labels up to {top}, but {len(numbers)} different ones: is this an "
+            "id? Classes are numbered from 0. Name another column (--label-column), or write "
+            "the classes as words."
+        )
+
+
+def refuse_ids(values: Sequence[Any], *, where: str) -> None:
+    """Refuse a column in which nearly every row has a label of its own."""
+    there = [str(value) for value in values if not is_missing(value)]
+    distinct = len(set(there))
+    if len(there) >= _FEW and distinct > _DISTINCT * len(there):
+        raise UsageError(
+            f"{where} has {distinct} different labels in {len(there)} rows, such as "
+            f"'{there[0]:.50}' and '{there[1]:.50}': is this an id? A class has several "
+            "examples. Name another column (--label-column)."
+        )
 
 
 def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.columns import refuse_twice
-from tutelage_cli.data.row_numbers import COUNTED, TableRows, listed
+from tutelage_cli.data.columns import COUNTED, TableRows, listed, refuse_twice
 
 _LONGEST = 2**31 - 1
 """letters of a field; the csv module refuses more than 131,072 by itself"""

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from tutelage.errors import UsageError, nearest, one_line
 from tutelage_cli.data.assemble import TEST_NAMES, Examples, choose
-from tutelage_cli.data.gather import gather
-from tutelage_cli.data.left_out import LeftOut, note_on
-from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.decode import gather
+from tutelage_cli.data.reading import STRICT, LeftOut, Reading, note_on
 
 EXTENSIONS = frozenset(
     f".{ending}"

@@ -8,11 +8,17 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.classes import ClassLookup, class_names, encode, unlabelled
-from tutelage_cli.data.id_columns import refuse_ids
-from tutelage_cli.data.label_values import is_missing, literal
+from tutelage_cli.data.classes import (
+    ClassLookup,
+    class_names,
+    encode,
+    is_missing,
+    literal,
+    refuse_ids,
+    unlabelled,
+)
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.reading import Reading
-from tutelage_cli.data.row_numbers import TableRows
 
 
 @dataclass(frozen=True)

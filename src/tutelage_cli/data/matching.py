@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tutelage.errors import UsageError, first_few
-from tutelage_cli.data.label_values import is_missing, whole_number
-from tutelage_cli.data.row_numbers import TableRows
+from tutelage_cli.data.classes import is_missing, whole_number
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.tables import PATH_COLUMNS
 
 NAME = "name"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
 from tutelage_cli.data.by_name import finite
-from tutelage_cli.data.row_numbers import TableRows
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.inspect.example_tables import ExampleTable
 from tutelage_cli.inspect.out_of_fold import with_probabilities
 

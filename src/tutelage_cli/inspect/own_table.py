@@ -9,10 +9,9 @@ import numpy as np
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.by_name import NAME_COLUMNS, finite, read_columns, rows_of
-from tutelage_cli.data.classes import alike
+from tutelage_cli.data.classes import alike, literal, whole_number
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.csv_files import CsvColumns
-from tutelage_cli.data.label_values import literal, whole_number
-from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
 from tutelage_cli.inspect.own_probabilities import PROBABILITY, read_probabilities
 

@@ -11,13 +11,13 @@ from tutelage_cli.data.assemble import about_channels
 from tutelage_cli.data.classes import ClassLookup
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.train.parts import Parts
+from tutelage_cli.data.labelled import Splits
 from tutelage_cli.train.texts import Data
 
 _LOG = logging.getLogger(__name__)
 
 
-def align_classes(flag: str, source: str, parts: Parts, train: Data) -> Data:
+def align_classes(flag: str, source: str, parts: Splits[Data], train: Data) -> Data:
     """All examples of a source, their labels renumbered as the training set's classes."""
     examples = _concatenated(parts)
     lookup = ClassLookup(train.classes)
@@ -63,7 +63,7 @@ def _fit_shape(examples: Data, train: Data, where: str) -> Data:
     return examples
 
 
-def _concatenated(parts: Parts) -> Data:
+def _concatenated(parts: Splits[Data]) -> Data:
     # the examples of both parts, with unique ids and names
     if not len(parts.test):
         return parts.train

@@ -278,6 +278,11 @@ class TrainSettings:
         return self.augment or ("none" if plain else "crop-flip")
 
     @property
+    def data_label_column(self) -> str | None:
+        """The label column of the data, where ``labels_from`` gives no other labels."""
+        return self.label_column if self.labels_from is None else None
+
+    @property
     def taught(self) -> tuple[str, ...]:
         """The arms with a teacher."""
         if self.weights_from is not None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.id_columns import refuse_sparse
+from tutelage_cli.data.classes import refuse_sparse
+from tutelage_cli.data.columns import FIRST, listed
 from tutelage_cli.data.parquet import open_parquet, parquet_splits, read_rows
-from tutelage_cli.data.row_numbers import FIRST, listed
 from tutelage_cli.data.splits import HELD_OUT_NAMES
 
 SIDES = (

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from tutelage.crossfit import ForwardCorrected
 from tutelage.crossfit.transitions import GoldLossCorrected
 from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.batches import InMemory
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.controls.rows import (
     Repeated,
