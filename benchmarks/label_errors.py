@@ -53,7 +53,7 @@ from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.freeze import frozen_features
 from tutelage_cli.train.parts import read_data
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import Data, with_tokens
+from tutelage_cli.train.students import Data, with_tokens
 
 CELLS = {
     **{f"cifar10n-{who}": ("cifar10", who) for who in ("aggregate", "worst")},

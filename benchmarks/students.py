@@ -20,9 +20,9 @@ from tutelage_cli.data.splits import limit_rows
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.evaluation import accuracy
 from tutelage_cli.train.freeze import frozen_features
+from tutelage_cli.train.job import learning_rate
 from tutelage_cli.train.material import Material, Source, open_streams, seed_material
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import learning_rate
 
 TRAIN, HELD_OUT, TEST = size(5000, 200), size(500, 20), size(2000, 20)
 EPOCHS = size(12, 1)

@@ -21,7 +21,7 @@ from tutelage_cli.data.batches import InMemory
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import TAUGHT, device_of, new_student
 from tutelage_cli.train.material import Streams
-from tutelage_cli.train.texts import Data
+from tutelage_cli.train.students import Data
 
 
 @runtime_checkable

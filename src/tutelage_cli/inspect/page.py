@@ -20,7 +20,7 @@ from tutelage_cli.report import elements, formats, plots, styles
 from tutelage_cli.report.page import document
 from tutelage_cli.report.pictures import pictured
 from tutelage_cli.train.material import read_source
-from tutelage_cli.train.texts import raw_examples
+from tutelage_cli.train.students import raw_examples
 
 LISTED = 500
 """rows of a table on the page; the CSV files have them all"""

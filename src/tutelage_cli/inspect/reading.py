@@ -16,10 +16,9 @@ from tutelage_cli.inspect.example_tables import ExampleTable, HeldOutTable
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.evaluation import EXAMPLES, HELD_OUT, TEXT
 from tutelage_cli.train.example_history import HISTORY, read_example_history
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.job_files import remedy_of
-from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.stored import stored_settings
-from tutelage_cli.train.student_training import Job
+from tutelage_cli.train.settings import TrainSettings, stored_settings
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import TAUGHT, build_tutor, device_of
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
-from tutelage_cli.train.duplicates import has_copies
 from tutelage_cli.train.freeze import Notify
+from tutelage_cli.train.held_out import has_copies
 from tutelage_cli.train.material import (
     Material,
     Source,
@@ -26,7 +26,7 @@ from tutelage_cli.train.material import (
 from tutelage_cli.train.names import CONTROLS, USED_BY
 from tutelage_cli.train.settings import UNROLL_STEPS, TrainSettings
 from tutelage_cli.train.step_seconds import seconds_of_step
-from tutelage_cli.train.texts import kind, student_name
+from tutelage_cli.train.students import kind, student_name
 
 FAULTS = (RuntimeError, ValueError, IndexError, AssertionError, UnsupportedStudentError)
 """of a step where student, data and settings do not fit; all but the last are torch's own"""

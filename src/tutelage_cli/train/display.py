@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from tutelage_cli.terminal import clock, listed, roughly, say
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.step_seconds import Work
-from tutelage_cli.train.student_training import Job
 from tutelage_cli.train.time_left import TRUSTED, TimeLeft
 
 POLL_EVERY = 0.25

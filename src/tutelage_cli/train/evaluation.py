@@ -24,7 +24,7 @@ from tutelage_cli.data.batches import InMemory
 from tutelage_cli.data.by_name import write_by_name
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.material import Material, Streams
-from tutelage_cli.train.texts import Data, raw_examples
+from tutelage_cli.train.students import Data, raw_examples
 
 EVAL_BATCH_SIZE = 500
 """examples in a batch without gradients"""

@@ -12,7 +12,7 @@ from tutelage.storage.checkpoint import name_damaged_file
 from tutelage_cli.train.controls.stages import epochs_of
 from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.example_history import HISTORY, read_example_history
-from tutelage_cli.train.student_training import Job
+from tutelage_cli.train.job import Job
 
 EPOCH_KEYS = ("epoch", "test_accuracy", "train_loss")
 """what every line of ``metrics.jsonl`` has"""

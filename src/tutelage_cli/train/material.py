@@ -25,17 +25,20 @@ from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.splits import balanced_rows, limit_rows, long_tailed_rows
 from tutelage_cli.data.text.text_set import TextSet, collate_texts
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.class_coverage import (
+from tutelage_cli.train.freeze import Notify, frozen_features
+from tutelage_cli.train.held_out import (
+    Contents,
+    align_classes,
+    contents_of,
     missing_class_notes,
     require_classes,
     require_training_examples,
+    split_off,
+    without_copies,
 )
-from tutelage_cli.train.duplicates import Contents, contents_of, without_copies
-from tutelage_cli.train.freeze import Notify, frozen_features
-from tutelage_cli.train.held_out import align_classes, split_off
 from tutelage_cli.train.parts import check_kind, kind_of, read_data, read_other_source
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings, needs_label_file
-from tutelage_cli.train.texts import Data, kind, with_tokens
+from tutelage_cli.train.students import Data, kind, with_tokens
 
 HELD_OUT = 500
 """default number of held-out examples; at most a fifth of the training set"""

@@ -23,8 +23,7 @@ from tutelage_cli.train.settings import (
     TrainSettings,
     needs_label_file,
 )
-from tutelage_cli.train.students import require_image_student
-from tutelage_cli.train.texts import Data, require_text_student
+from tutelage_cli.train.students import Data, require_image_student, require_text_student
 
 _LOG = logging.getLogger(__name__)
 Kind = Literal["images", "texts", "features"]

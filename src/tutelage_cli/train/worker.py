@@ -16,9 +16,10 @@ from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.runner.interrupts import ENDING
 from tutelage_cli.runner.ray_tasks import require_run
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Source, seed_material
-from tutelage_cli.train.student_training import Job, train_student
-from tutelage_cli.train.texts import Data
+from tutelage_cli.train.student_training import train_student
+from tutelage_cli.train.students import Data
 
 PARTS = ("train", "test")
 KINDS = (ImageSet, TextSet, FeatureSet)

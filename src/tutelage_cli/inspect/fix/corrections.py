@@ -13,7 +13,7 @@ from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Inspection
 from tutelage_cli.train.material import read_source
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import Data, raw_examples
+from tutelage_cli.train.students import Data, raw_examples
 
 FixBy = Literal["drop", "replace"]
 

@@ -36,7 +36,7 @@ from tutelage_cli.inspect.fix.tables import (
 )
 from tutelage_cli.inspect.image_files import files_of_images
 from tutelage_cli.train.settings import COLOURED_DIGITS, TrainSettings
-from tutelage_cli.train.texts import Data
+from tutelage_cli.train.students import Data
 
 FEATURES = "features.npz"
 

@@ -18,9 +18,8 @@ from tutelage_cli.train.controls.rows import (
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
 from tutelage_cli.train.job import learning_rate
-from tutelage_cli.train.plan import BatchSource, TrainingPlan
+from tutelage_cli.train.plan import BatchSource, TrainingPlan, TrainState
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.train_state import TrainState
 
 
 def shares_of(inputs: ControlInputs, shares: tuple[float, ...]) -> list[int]:

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from tutelage.crossfit import label_issues
+from tutelage.crossfit import CrossFitted, label_issues
 from tutelage.functional.portable_state import load_state
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
+from tutelage.storage.json_files import write_json
 from tutelage.teachers import OutOfFoldTargets
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.fold_plans import FOLD_PLANS, regularised
 from tutelage_cli.train.controls.folds import (
     PLAIN,
+    STAGES,
+    chosen_distilled,
     chosen_settings,
     conditioned,
     fold_stages_of,
@@ -31,14 +34,15 @@ from tutelage_cli.train.controls.plan_parts import (
 )
 from tutelage_cli.train.controls.rates import RATES
 from tutelage_cli.train.controls.rows import Repeated, batches_like
-from tutelage_cli.train.controls.selection import select
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
 from tutelage_cli.train.job import Job, learning_rate
 from tutelage_cli.train.names import OUT_OF_FOLD, takes_chosen_decay
-from tutelage_cli.train.plan import TrainingPlan
-from tutelage_cli.train.train_state import TrainState
+from tutelage_cli.train.plan import TrainingPlan, TrainState
 
+METHODS = ("given labels", "one round", "two rounds")
+"""what each of ``STAGES`` is evaluated for; each relies more on the checked examples"""
+SELECTED = "selected.json"
 ONLY_RATES, ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
 """tried for checked-only: parts of the run's learning rate and weight decay, each with each"""
 ONLY_STEPS = 1 / 8
@@ -49,6 +53,26 @@ TUNED_RATES = (0.3, 0.1, 0.03)
 """tried for fine-tuned: parts of the run's learning rate, which stays as it is"""
 TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)
 """tried for fine-tuned: shares of the run's steps"""
+
+
+def select(inputs: ControlInputs) -> tuple[CrossFitted, float]:
+    """Select by ``FoldStages.select``.
+
+    Returns:
+        The result, and the seconds of all students of folds.
+    """
+    job, data = inputs.job, fold_stages_of(inputs.material, inputs.job)
+    arms = STAGES[: job.settings.rounds + 1]
+    stages = [read_out_of_fold(job, arm, inputs.material) for arm in arms]
+    settings = chosen_settings(job)
+    last = chosen_distilled(job, inputs.material) if job.settings.rounds > 1 else settings
+    found = data.result(settings, last.decay_factor, stages)
+    _, likelihoods = data.select(stages)
+    means = dict(zip(METHODS, likelihoods, strict=False))
+    write_json(
+        job.folder / SELECTED, {"method": METHODS[found.selected], "log_likelihood": means}
+    )
+    return found, sum(seconds_of_folds(job, arm) for arm in arms)
 
 
 def plan_of(inputs: ControlInputs) -> TrainingPlan:
