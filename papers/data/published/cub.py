@@ -19,8 +19,6 @@ _MASKS = "unpack segmentations.tgz of the same page into it, or beside it"
 def read_cub(root: Path, size: Size, *, held_out: float, seed: int) -> ThreeParts:
     """Birds of 200 species with their segmentations.
 
-    It is a UsageError if a file is missing or broken, or lists disagree.
-
     Source: Wah et al., 2011, "The Caltech-UCSD Birds-200-2011 Dataset"; Koh et al., 2020,
         "Concept Bottleneck Models", for the held-out share.
     """

@@ -85,8 +85,6 @@ def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[st
     Words become classes in sorted order, and so do ``False`` and ``True``. Whole numbers become
     "0".."K-1" with K - 1 the largest, so that numbers nobody has keep their place; 255 does not
     count where 254 is absent, being the usual mark of an unlabelled example.
-
-    Note: raises ``UsageError`` where hardly any of very many numbers is there, as with ids.
     """
     there = [value for value in values if not is_missing(value)]
     words = sorted({str(value) for value in there if isinstance(value, str | bool)})

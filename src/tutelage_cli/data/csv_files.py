@@ -19,10 +19,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 class CsvColumns(dict[str, list[str]]):
     """The values of a csv file by column.
 
-    Args:
-        columns: The values, as many in each.
-        numbers: The spreadsheet's number of each row.
-        empty: Those of empty lines between them, which are passed over.
+    It has the spreadsheet's number of each row, and of empty lines, which are passed over.
     """
 
     def __init__(

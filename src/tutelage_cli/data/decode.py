@@ -141,11 +141,7 @@ class Gathered(NamedTuple):
 def gather(
     pictures: Iterable[tuple[str, Any]], count: int, reading: Reading, *, where: str, root: Path
 ) -> Gathered:
-    """Decode images, resize them where ``Reading`` has a size, and stack them.
-
-    It is a UsageError if one cannot be read and is not to be skipped, two differ in size, or
-    none is left.
-    """
+    """Decode images, resize them where ``Reading`` has a size, and stack them."""
     rows: list[int] = []
     broken: list[str] = []
     moving: list[str] = []

@@ -59,10 +59,7 @@ def refuse_mixed(kinds: Sequence[tuple[str, str]]) -> None:
 
 
 def joined(columns: Sequence[LabelColumn]) -> LabelColumn:
-    """The labels of files that follow one another.
-
-    Note: raises ``UsageError`` where a number names no class.
-    """
+    """The labels of files that follow one another."""
     rows = TableRows(tuple(file for column in columns for file in column.rows.files))
     declared = list(dict.fromkeys(c.declared for c in columns if c.declared is not None))
     if len(declared) < 2:
@@ -116,10 +113,7 @@ def class_numbers(
     beside: LabelColumn | None = None,
     of: str = "",
 ) -> tuple[Int64[Tensor, "N"], tuple[str, ...]]:
-    """The class of each label, and what was left out.
-
-    Note: raises ``UsageError`` where a label names no class, with both files.
-    """
+    """The class of each label, and what was left out."""
     without = unlabelled(column.values, reading, column.declared)
     # a number may be the place of a class where one of the two parts names them in order
     declared = (column.declared, None if beside is None else beside.declared)

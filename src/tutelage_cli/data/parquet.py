@@ -91,11 +91,7 @@ class Stored:
 
 
 def read_stored(parts: Sequence[Stored], reading: Reading, *, root: Path) -> Examples:
-    """The images and labels of Arrow tables that follow one another.
-
-    It is a UsageError if there are no rows, the tables differ in what their labels are, or an
-    image cannot be read.
-    """
+    """The images and labels of Arrow tables that follow one another."""
     refuse_mixed([(part.kind, part.where) for part in parts])
     rows = TableRows(tuple(TableRows.of(part.where, part.count).files[0] for part in parts))
     called = rows.names()
@@ -142,10 +138,7 @@ def refuse_saved(folder: Path) -> None:
 def read_parquet(
     files: Mapping[str, Sequence[Path]], reading: Reading = STRICT
 ) -> tuple[Examples, Examples | None]:
-    """The splits of parquet files in the form of the Hub.
-
-    It is a UsageError if there is no train split, a file is broken, or a column is missing.
-    """
+    """The splits of parquet files in the form of the Hub."""
     folder = next(iter(files.values()))[0].parent
     train, test = choose(files, where=str(folder))
 
@@ -188,10 +181,7 @@ def parquet_splits(folder: Path) -> dict[str, list[Path]]:
 
 
 def parquet_files(files: Mapping[str, Sequence[Path]], reading: Reading = STRICT) -> list[Path]:
-    """The files that :func:`read_parquet` takes images and labels from.
-
-    It is a UsageError if there is no train split, a file is broken, or the column is missing.
-    """
+    """The files that :func:`read_parquet` takes images and labels from."""
     train, test = choose(files, where=str(next(iter(files.values()))[0].parent))
     read = [*train, *(test or ())]
     return read if all(_holds_images(path, reading.image_column) for path in read) else []

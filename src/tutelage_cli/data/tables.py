@@ -69,10 +69,7 @@ def table_splits(folder: Path) -> dict[str, Path]:
 
 
 def table_files(files: Mapping[str, Path], reading: Reading) -> list[Path]:
-    """The files that :func:`read_tables` takes images and labels from.
-
-    It is a UsageError if a table cannot be read, or a column is missing.
-    """
+    """The files that :func:`read_tables` takes images and labels from."""
     tables = choose(files, where=str(next(iter(files.values())).parent))
     return [
         place
@@ -88,11 +85,7 @@ def listed_files(file: Path, reading: Reading) -> list[Path]:
 
 
 def lists_images(file: Path, reading: Reading = STRICT) -> bool:
-    """Whether a csv file has a column of paths and one of labels, or several that may be it.
-
-    Note: raises ``UsageError`` where a file named train cannot be read; any other may be about
-    something else.
-    """
+    """Whether a csv file has a column of paths and one of labels, or several that may be it."""
     try:
         names = {name.strip().casefold() for name in read_csv(file)}
     except UsageError:

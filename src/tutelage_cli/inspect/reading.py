@@ -42,10 +42,7 @@ class Run:
 
 
 def open_run(folder: Path) -> Run:
-    """Find out what a run has got.
-
-    Note: raises ``UsageError`` where there is none, or its settings are damaged.
-    """
+    """Find out what a run has got."""
     settings = stored_settings(folder)
     finished = {
         arm: tuple(

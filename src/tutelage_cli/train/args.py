@@ -137,10 +137,7 @@ class Train:
 
 
 def check_packages(args: Train) -> None:
-    """Check the flags of the log and of the backend.
-
-    Note: raises ``MissingExtraError`` where the package of one is not installed.
-    """
+    """Check the flags of the log and of the backend."""
     at_least_one(ByFlag(args), "--log-every")
     if args.log_every is not None and args.log is None:
         raise UsageError("--log-every does nothing by itself: give --log tensorboard, too.")
@@ -178,11 +175,7 @@ def _value_after(argv: Sequence[str], flag: str) -> str | None:
 
 
 def train_flags(default: TrainSettings) -> type[Any]:
-    """A dataclass of the fields of ``Train`` and its settings, in groups.
-
-    Args:
-        default: What the settings are where a flag is not given.
-    """
+    """A dataclass of the fields of ``Train`` and its settings, in groups."""
     of = _flag_fields(default)
     fields: list[tuple[str, Any, Any]] = [of[name] for name in FIRST_FLAGS]
     for group, names in FLAG_GROUPS.items():
@@ -193,10 +186,7 @@ def train_flags(default: TrainSettings) -> type[Any]:
 
 
 def train_of(flags: Any) -> Train:
-    """The arguments that an instance of ``train_flags`` holds.
-
-    Note: raises ``UsageError`` where the settings do not fit one another.
-    """
+    """The arguments that an instance of ``train_flags`` holds."""
     given = {name: getattr(flags, name) for name in FIRST_FLAGS}
     for group, names in FLAG_GROUPS.items():
         given |= {name: getattr(getattr(flags, f"{group}_flags"), name) for name in names}

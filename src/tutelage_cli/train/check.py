@@ -41,12 +41,7 @@ def check(
 ) -> Source:
     """Read the data and run a few steps of every arm, so that errors show at once.
 
-    Args:
-        settings: What is checked.
-        notify: Gets lines of progress.
-        seconds: Gets the seconds that a step of each arm took, if it is given.
-
-    Note: raises ``UsageError`` where the settings do not fit the data or this machine.
+    ``seconds`` gets those of a step, by arm.
     """
     check_device(settings)
     _check_unroll_steps(settings)

@@ -67,10 +67,7 @@ def read_example_table(job: Job, rows: int | None, classes: int) -> dict[str, np
 
 
 def read_weight_history(job: Job, ids: np.ndarray) -> tuple[list[int], np.ndarray] | None:
-    """The weight of each training example in the kept epochs.
-
-    Note: raises as ``read_result`` does.
-    """
+    """The weight of each training example in the kept epochs."""
     file = job.folder / HISTORY
     if not file.exists():
         return None

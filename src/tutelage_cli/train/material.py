@@ -188,10 +188,7 @@ def about_given_test_labels(source: Source, settings: TrainSettings) -> str:
 
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:
-    """The data of one seed: held-out images, imbalance, limit, wrong labels.
-
-    Note: raises ``UsageError`` where no example of a class would be left to train on.
-    """
+    """The data of one seed: held-out images, imbalance, limit, wrong labels."""
     train = source.splits.train
     chosen, rest = _rows_of(source, settings, seed)
     held_out = train.rows(chosen) if source.trusted is None else source.trusted

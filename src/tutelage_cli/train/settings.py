@@ -380,8 +380,5 @@ def _check_numbers(settings: TrainSettings) -> None:
 
 
 def stored_settings(run: Path) -> TrainSettings:
-    """The settings that a run was started with.
-
-    Note: raises ``UsageError`` if there is no run, or its settings are damaged.
-    """
+    """The settings that a run was started with."""
     return from_plain(TrainSettings, {"controls": [NONE]} | run_settings(run), str(run))

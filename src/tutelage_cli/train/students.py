@@ -209,10 +209,7 @@ def require_text_student(settings: TrainSettings) -> None:
 
 
 def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextSet]:
-    """Tokenise texts for their student.
-
-    Note: raises ``UsageError`` where the student's folder does not fit.
-    """
+    """Tokenise texts for their student."""
     if (student := settings.student or BAG) == BAG:
         return _with_own_vocabulary(parts, settings.max_length)
     return _with_pretrained_tokenizer(student, parts, settings.max_length)

@@ -20,10 +20,7 @@ class TimeLeft:
     when the one before has ended. The speed is that of the last while: a machine may be busier
     at some times than at others.
 
-    Args:
-        stages: The expected seconds of each student alone, in the order of training.
-        workers: Students trained at the same time.
-        trust: Seconds of work that the expectation counts as; 0 if the costs are relative.
+    ``trust`` is the seconds of work that the expectation counts as; 0 if costs are relative.
     """
 
     def __init__(
@@ -41,12 +38,7 @@ class TimeLeft:
         self._spent, self._worked = trust, trust  # seconds taken, and seconds expected for it
 
     def update(self, now: float, done: Mapping[Any, float]) -> None:
-        """Note how far every student is.
-
-        Args:
-            now: Seconds on any clock.
-            done: The share of every student that is done, in 0..1.
-        """
+        """Note the share of every student that is done, in 0..1, at a time of any clock."""
         if self._start is None:
             self._start = now
         else:

@@ -49,14 +49,7 @@ def read_npy(file: Path) -> np.ndarray:
 
 
 class Arrays:
-    """The arrays of a ``.npz`` file, each read when it is accessed.
-
-    Args:
-        file: The file.
-
-    Raises:
-        UsageError: If it cannot be opened.
-    """
+    """The arrays of a ``.npz`` file, each read when it is accessed."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -182,8 +175,6 @@ def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelCol
     """Labels, and names or else ids where there are some, from a file of their own.
 
     They are found by ids where the file has some (``matching.match_of``), else row by row.
-
-    Note: raises ``UsageError`` where it is not one label for each row.
     """
     if file.suffix.casefold() == ".npy":
         return label_array(read_npy(file), rows, str(file)), []

@@ -98,9 +98,6 @@ def on_backgrounds(
 ) -> Described:
     """Every object on a random background of the category that its class is mapped to.
 
-    It is a UsageError if the mapping does not fit the classes and categories, a category that
-    is needed has no images, or images are not RGB.
-
     ``pixel = a * object + (1 - a) * background``, a the object's mask in 0..1; backgrounds are
     resized to the objects' size about their centre.
 

@@ -60,14 +60,8 @@ def write_fixed(
 ) -> TrainSettings:
     """Write the training part, and the test part unless it is in a source of its own.
 
-    Args:
-        folder: Where the files are written.
-        out: What that folder will be called.
-        settings: Of the run; ``data`` says where its data are.
-        data: What is written.
-
-    Returns:
-        The settings of the same run on them.
+    Files are written into ``folder``, which will be called ``out``. Returns the settings of the
+    same run on them.
     """
     fixed = _without_labels_beside(settings, str(out))
     parts = {"train": data.train}

@@ -56,11 +56,7 @@ TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)
 
 
 def select(inputs: ControlInputs) -> tuple[CrossFitted, float]:
-    """Select by ``FoldStages.select``.
-
-    Returns:
-        The result, and the seconds of all students of folds.
-    """
+    """What ``FoldStages.select`` takes, and the seconds of all students of folds."""
     job, data = inputs.job, fold_stages_of(inputs.material, inputs.job)
     arms = STAGES[: job.settings.rounds + 1]
     stages = [read_out_of_fold(job, arm, inputs.material) for arm in arms]
