@@ -79,7 +79,7 @@ def _with_commentary_at_hand(settings: TrainSettings, console: Console) -> Train
     if settings.commentary is None:
         return settings
     from tutelage.commentaries import read_card
-    from tutelage.commentaries.caution import caution
+    from tutelage.commentaries.card import caution
     from tutelage.commentaries.hub import is_address, local_folder
 
     if is_address(settings.commentary):

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from tutelage.crossfit.chance import Predicted, folds_note
-from tutelage.fitting.too_short import still_falling
+from tutelage.fitting.result import still_falling
 from tutelage_cli.report import HEADER, Arm, Curve, caption, rows
 from tutelage_cli.report.table import MEMORY
 from tutelage_cli.terminal import say, say_table
