@@ -17,11 +17,11 @@ from tutelage.training.loops import alternating, episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.commentary.settings import LearnSettings
+from tutelage_cli.data.batches import InMemory
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.train.arms import TAUGHT, device_of, new_student
 from tutelage_cli.train.material import Streams
-from tutelage_cli.train.texts import Data
+from tutelage_cli.train.students import Data
 
 
 @runtime_checkable

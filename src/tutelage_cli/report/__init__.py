@@ -5,9 +5,18 @@ a file. ``HEADER`` and ``rows`` give the same table to a terminal. Records are o
 section without its record is left out.
 """
 
-from tutelage_cli.report.content import Arm, ClassWeights, Curve, Examples, RunContent
-from tutelage_cli.report.distributions import Augmentation, Splits
-from tutelage_cli.report.examples import Copied, Copies, Picture, Pictures, Sentence, Sentences
+from tutelage_cli.report.content import (
+    Arm,
+    Augmentation,
+    ClassWeights,
+    Curve,
+    Examples,
+    Picture,
+    Pictures,
+    RunContent,
+    Sentence,
+    Sentences,
+)
 from tutelage_cli.report.page import render, write
 from tutelage_cli.report.table import HEADER, caption, rows
 
@@ -16,8 +25,6 @@ __all__ = [
     "Arm",
     "Augmentation",
     "ClassWeights",
-    "Copied",
-    "Copies",
     "Curve",
     "Examples",
     "Picture",
@@ -25,7 +32,6 @@ __all__ = [
     "RunContent",
     "Sentence",
     "Sentences",
-    "Splits",
     "caption",
     "render",
     "rows",

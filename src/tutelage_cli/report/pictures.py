@@ -8,7 +8,7 @@ from html import escape
 from PIL import Image
 
 from tutelage_cli.report import formats
-from tutelage_cli.report.examples import Picture, Pictures, Pixels
+from tutelage_cli.report.content import Picture, Pictures, Pixels
 
 SIDE = 84  # pixels that the longer side of a small picture should come near
 MOST = 2 * SIDE  # pixels beyond which a large picture is reduced

@@ -1,8 +1,7 @@
 """The section on one taught arm: weights of the training examples."""
 
 from tutelage_cli.report import charts, distrust, elements, formats, styles
-from tutelage_cli.report.content import Curve, Examples, RunContent
-from tutelage_cli.report.examples import Sentence
+from tutelage_cli.report.content import Curve, Examples, RunContent, Sentence
 from tutelage_cli.report.pictures import gallery
 from tutelage_cli.report.styles import LineStyle
 

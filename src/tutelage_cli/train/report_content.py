@@ -23,13 +23,13 @@ from tutelage_cli.report import (
 )
 from tutelage_cli.report.distrust import least_trusted
 from tutelage_cli.runner.run_folder import run_facts
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.job_files import read_example_table, read_weight_history
 from tutelage_cli.train.material import Material
 from tutelage_cli.train.policies import learned_policies
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import Job
+from tutelage_cli.train.students import raw_examples
 from tutelage_cli.train.summary import data_line, report_arms, report_curves
-from tutelage_cli.train.texts import raw_examples
 
 MAX_PER_ARM, MAX_TOTAL = 24, 96
 """examples of lowest weight shown: of an arm, and of a report"""

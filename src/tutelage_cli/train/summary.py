@@ -1,24 +1,29 @@
-"""The summary of a finished study: numbers by arm and seed, and sentences."""
+"""The summary of a finished study: numbers by arm and seed, sentences, and its print."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from tutelage.crossfit.chance import Predicted, folds_note
-from tutelage.fitting.too_short import still_falling
-from tutelage_cli.report import Arm, Curve
+from tutelage.fitting.result import still_falling
+from tutelage_cli.report import HEADER, Arm, Curve, caption, rows
+from tutelage_cli.report.table import MEMORY
+from tutelage_cli.terminal import say, say_table
 from tutelage_cli.train.controls.folds import held_back
 from tutelage_cli.train.controls.rates import chosen_rate
+from tutelage_cli.train.job import Job, learning_rate
 from tutelage_cli.train.job_files import read_example_table, read_history, read_result
 from tutelage_cli.train.material import Material
 from tutelage_cli.train.names import CONTROLS, TAUGHT_BY
 from tutelage_cli.train.policies import describe_policy, learned_policies
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import HELD_OUT_KEY, Job, learning_rate
-from tutelage_cli.train.texts import kind
+from tutelage_cli.train.student_training import HELD_OUT_KEY
+from tutelage_cli.train.students import kind
 from tutelage_cli.train.verdict import verdict
 
 
@@ -192,3 +197,18 @@ def _curve(job: Job) -> Curve:
         weight_right=weights("weight_right"),
         weight_wrong=weights("weight_wrong"),
     )
+
+
+def print_summary(console: Console, run: Path, summary: dict[str, Any]) -> None:
+    """Print the table of a study, its verdict, and where its files are."""
+    arms = report_arms(summary)
+    say(console, data_line(summary["data"]))
+    say_table(console, HEADER, rows(arms), title=caption(arms), spare=(MEMORY,))
+    for sentence in summary["verdict"]:
+        console.print(sentence, markup=False, highlight=False)
+    say(console, f"\nRun:        {run}")
+    say(console, f"Report:     {run / 'report.html'}")
+    if (run / "commentary").exists():
+        say(console, f"Commentary: {run / 'commentary'}")
+    if any(run.glob("students/*/tensorboard")):
+        say(console, f"Curves:     {shlex.join(['tensorboard', '--logdir', str(run)])}")

@@ -9,8 +9,6 @@ from tutelage_cli.report import (
     Arm,
     Augmentation,
     ClassWeights,
-    Copied,
-    Copies,
     Curve,
     Examples,
     Picture,
@@ -18,7 +16,6 @@ from tutelage_cli.report import (
     RunContent,
     Sentence,
     Sentences,
-    Splits,
 )
 
 CLASSES = ("cat", "deer", "dog", "frog", "plane", "ship")
@@ -41,7 +38,6 @@ def fake_run(
     colour: bool = False,
     policy: bool = False,
     text: bool = False,
-    more: bool = False,
 ) -> RunContent:
     """A run in which teachers help and find wrong labels."""
     rng = np.random.default_rng(7)
@@ -70,8 +66,6 @@ def fake_run(
         augmentations=(_policy(rng, names[-1], seeds),) * policy,
         by_class=tuple(_classed(name, epochs) for name in names[1:]),
         sentences=tuple(_sentences(name) for name in names[1:]) if text else (),
-        splits=(_splits(rng, names[-1], seeds),) if more else (),
-        copies=(_copies(rng, names[-1]),) if more else (),
     )
 
 
@@ -123,23 +117,6 @@ def _sentences(name: str) -> Sentences:
     labels = ("bad", "good", "good")
     items = (Sentence(text, n, *labels, 0.1, 2.0) for n, text in enumerate(texts))
     return Sentences(name, tuple(items))
-
-
-def _splits(rng: np.random.Generator, name: str, seeds: int) -> Splits:
-    steps = tuple(range(0, 1000, 20))
-    drawn = rng.normal(0, 0.1, (seeds, len(steps), 3)) + np.array([0, 1, -1]) * np.linspace(
-        0, 2, len(steps)
-    ).reshape(1, -1, 1)
-    odds = np.exp(drawn)
-    return Splits(name, ("clean", "noisy", "mixed"), steps, odds / odds.sum(2, keepdims=True))
-
-
-def _copies(rng: np.random.Generator, name: str) -> Copies:
-    images = tuple(rng.integers(0, 256, (3, 28, 28), dtype=np.uint8))
-    texts = ("a dog runs", "a hound runs", "a dog walks")
-    facts = (0.7, 0.2, 0.1), (3.0, 1.0, 0.5)
-    pictured = Copied(3, "cat", images, *facts)
-    return Copies(name, (pictured, Copied(5, "dog", texts, *facts)))
 
 
 def _policy(rng: np.random.Generator, name: str, seeds: int) -> Augmentation:
