@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tutelage_cli.intervals import Interval, mean_interval
 from tutelage_cli.train.names import CONTROLS
 
-SIMPLE = ("untaught", *CONTROLS)
+SIMPLE = ("regularised", "untaught", *(name for name in CONTROLS if name != "regularised"))
 PAYS = "test_accuracy"
 """the measure of ``python -m papers pays``, as a share"""
 
@@ -26,7 +26,7 @@ class Idea(NamedTuple):
     arms: tuple[str, ...]
     """forms of the idea; the best counts"""
     simple: tuple[str, ...] = SIMPLE
-    """what a user could do instead; the best counts"""
+    """what a user could do instead: first the same without the idea; the best counts"""
     sign: int = 1
     """-1 where less is better"""
 
@@ -36,10 +36,9 @@ def _digits(paper: str, name: str, *arms: str) -> list[Idea]:
     return [Idea(paper, name, f"pays/{cell}", PAYS, arms) for cell in cells]
 
 
-def _noisy(paper: str, name: str, *arms: str) -> list[Idea]:
+def _features(paper: str, name: str, *arms: str) -> list[Idea]:
     cells = ("cifar10-flip2-0.4-100", "cifar10-human-worst-100", "glue-sst2-flip-0.3-100")
-    features = [Idea(paper, name, f"pays/{cell}", PAYS, arms) for cell in cells]
-    return [*_digits(paper, name, *arms), *features]
+    return [Idea(paper, name, f"pays/{cell}", PAYS, arms) for cell in cells]
 
 
 OTHERS = (
@@ -53,6 +52,9 @@ OTHERS = (
     "gce",
 )
 """published ways of weighing examples that are neither of these papers nor controls"""
+INTERNAL = "internal states, I0 + M0"
+MARGIN = "the same on margin and loss (ours)"
+PUBLISHED = "other published ways of weighing"
 SPACES = (("cifar10", "wl"), ("cifar10", "ra"), ("cifar100", "wl"), ("cifar100", "ra"))
 IDEAS = (
     Idea(
@@ -132,12 +134,15 @@ IDEAS = (
         )
         for student in ("fc", "fc-bn", "cnn-bn-slow")
     ),
-    *_noisy("l2tdi", "internal states, I0 + M0", "internal-state"),
-    *_noisy("l2tdi", "the same on margin and loss (ours)", "margin-loss"),
-    *_noisy("l2tdi", "other published ways of weighing", *OTHERS),
+    *_digits("l2tdi", INTERNAL, "internal-state"),
+    *_features("l2tdi", INTERNAL, "internal-state"),
+    *_digits("l2tdi", MARGIN, "margin-loss"),
+    *_features("l2tdi", MARGIN, "margin-loss"),
+    *_digits("l2tdi", PUBLISHED, "loss"),
+    *_features("l2tdi", PUBLISHED, *OTHERS),
     Idea(
         "l2tdi",
-        "internal states, I0 + M0",
+        INTERNAL,
         "mini/interactions-clean",
         "error",
         ("interactions",),
@@ -174,6 +179,8 @@ class Worth(NamedTuple):
     simple_mean: float
     difference: Interval
     """of the two, paired by seed; above 0 the idea is better"""
+    gain: Interval
+    """the best form less the first of ``Idea.simple``, likewise"""
 
 
 def worth(root: Path) -> list[Worth]:
@@ -183,7 +190,7 @@ def worth(root: Path) -> list[Worth]:
         file = root / "results" / f"{idea.result}.json"
         if file.exists():
             values = _values(json.loads(file.read_text("utf-8"))["arms"], idea)
-            if all(any(arm in values for arm in arms) for arms in (idea.arms, idea.simple)):
+            if idea.simple[0] in values and any(arm in values for arm in idea.arms):
                 found.append(_worth(idea, values))
     return found
 
@@ -204,6 +211,10 @@ def _worth(idea: Idea, values: Mapping[str, Sequence[float]]) -> Worth:
         max((one for one in arms if one in means), key=lambda one: idea.sign * means[one])
         for arms in (idea.arms, idea.simple)
     )
-    pairs = zip(values[arm], values[simple], strict=True)
-    difference = mean_interval([idea.sign * (one - other) for one, other in pairs])
-    return Worth(idea, arm, means[arm], simple, means[simple], difference)
+    difference, gain = (
+        mean_interval([
+            idea.sign * (one - o) for one, o in zip(values[arm], values[other], strict=True)
+        ])
+        for other in (simple, idea.simple[0])
+    )
+    return Worth(idea, arm, means[arm], simple, means[simple], difference, gain)

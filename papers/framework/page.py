@@ -11,7 +11,7 @@ from papers.framework.power import PAPERS, POWER_RULE, SIZE_RULE, deciding
 from papers.framework.results import MISSED, NUMBERS_RULE, WITHIN, Row, rows, stored
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.claims import FAILS, HOLDS, RULE, SMALLER, UNDECIDABLE, UNDECIDED
-from tutelage_cli.intervals import MOST_VALUES
+from tutelage_cli.intervals import MOST_VALUES, Interval
 
 DASH = "\N{EN DASH}"
 HEADER = ("arm", "metric", "paper", "ours, mean ± std", "n", "printed number")
@@ -46,20 +46,22 @@ certain, where it does not the most certain, and else the one that needs the mos
 WORTH = """## What each idea is worth
 
 The idea of a paper beside the simplest ways to use the same training data, which it has to
-beat to be worth its time. The difference is in points of the measure, paired by seed; above 0
-the idea is better. Of several forms of the idea, and of several simple ways, the best counts,
-both chosen by their mean test result, which favours either. Files below `pays/` have as
-simple ways all [controls](controls.md), which use the same checked labels, and taught
-students have the weight decay that the control `regularised` chose. In the other files the
-simple ways do not train on the held-out examples by which the idea learns. `long` trains on
-one copy of each example as many times longer as the others have copies."""
+beat to be worth its time. Differences are in points of the measure, paired by seed, with
+their 90% interval; above 0 the idea is better. The plain way is the same training without the
+idea. Of several forms of the idea, and of several simple ways, the best counts, both chosen
+by their mean test result, which favours either. Files below `pays/` have as simple ways all
+[controls](controls.md), which use the same checked labels; taught students have the weight
+decay that the control `regularised`, which is the plain way there, chose. In the other files
+the simple ways do not train on the held-out examples by which the idea learns. `long` trains
+on one copy of each example, as many times longer as the others have copies."""
 WORTH_HEADER = (
     "idea",
     "results",
     "measure",
     "best form",
+    "less the plain way",
     "best simple way",
-    "difference [90% interval]",
+    "less that [90% interval]",
     "n",
     "better",
 )
@@ -111,10 +113,14 @@ def _worth(ideas: Sequence[Worth]) -> list[str]:
 def worth_cells(found: Worth) -> tuple[str, ...]:
     """A row of the table of ideas in words."""
     idea, of = found.idea, found.difference
-    interval = f"{of.mean:+.2f} [{of.low:+.2f}, {of.high:+.2f}]"
+    gain, interval = map(_signed, (found.gain, of))
     best, simple = f"{found.arm} {found.mean:.1f}", f"{found.simple} {found.simple_mean:.1f}"
     better = "the idea" if of.above else found.simple if of.below else "undecided"
-    return (idea.name, idea.result, idea.metric, best, simple, interval, f"{of.n}", better)
+    return idea.name, idea.result, idea.metric, best, gain, simple, interval, f"{of.n}", better
+
+
+def _signed(interval: Interval) -> str:
+    return f"{interval.mean:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]"
 
 
 def _line(content: Mapping[str, Any]) -> str:

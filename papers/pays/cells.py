@@ -28,6 +28,8 @@ OF_PAPERS = (
     "gce",
 )
 """teachers as papers have them, for the table of what each idea is worth"""
+ON_IMAGES = ("internal-state", "loss", "curriculum")
+"""the same for networks from scratch, which take longer"""
 FROZEN = ("--student", "efficientnet-lite0", "--freeze", "--limit", "4000")
 """heads on the features of a pretrained network, of few images a seed, as computing features
 takes most of the time"""
@@ -94,8 +96,8 @@ _CELLS = (
     ),
 )
 WITH_PAPERS = {
-    "mnist5k-flip2-0.4-20": (*OF_PAPERS, "curriculum"),
-    "mnist5k-flip2-0.4-100": (*OF_PAPERS, "curriculum"),
+    "mnist5k-flip2-0.4-20": ON_IMAGES,
+    "mnist5k-flip2-0.4-100": ON_IMAGES,
     "cifar10-flip2-0.4-100": OF_PAPERS,
     "cifar10-human-worst-100": OF_PAPERS,
     "glue-sst2-flip-0.3-100": OF_PAPERS,

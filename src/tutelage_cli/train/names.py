@@ -48,6 +48,8 @@ CONTROLS = {
     "cross-fitted": "none; out-of-fold predictions as targets, checked examples included",
 }
 """students that use the checked examples without a teacher, by name"""
+OTHER_LOSSES = ("l2t-loss", "gce")
+"""teachers whose students descend another loss than cross entropy with weights"""
 ALL, NONE = "all", "none"
 BY_HELD_OUT = (*LEARNING, *BY_FOLDS, "mentornet-dd")
 LEARNERS = (*BY_HELD_OUT, OLA)
@@ -66,10 +68,11 @@ USED_BY = {
 def takes_chosen_decay(arm: str, arms: Container[str]) -> bool:
     """Whether a taught student of a run of these arms has the weight decay of ``regularised``.
 
-    Teachers of out-of-fold predictions have that of cross-fitting, and commentaries and those
-    of augmentation the run's, as what is chosen without augmentation is too strong with it.
+    Teachers of out-of-fold predictions have that of cross-fitting. Commentaries and teachers of
+    augmentation have the run's, as what is chosen without augmentation is too strong with it,
+    and so have teachers that replace cross entropy, whose gradients are smaller.
     """
-    taught = arm in (*LEARNING, *BASELINES, "weights")
+    taught = arm in (*LEARNING, *BASELINES, "weights") and arm not in OTHER_LOSSES
     return taught and "regularised" in arms
 
 

@@ -398,6 +398,8 @@ def test_taught_students_have_the_weight_decay_of_regularised(controlled, data) 
         ("margin-loss", (), True),  # nothing has chosen it
         ("margin-loss", ("pruned",), True),
         ("learned-augmentation", CONTROLS, True),
+        ("gce", CONTROLS, True),  # descends another loss
+        ("l2t-loss", CONTROLS, True),
         (OUT_OF_FOLD, CONTROLS, True),  # has that of cross-fitting
         ("untaught", CONTROLS, True),
         ("pruned", CONTROLS, True),

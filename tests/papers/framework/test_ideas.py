@@ -35,6 +35,7 @@ def test_every_idea_names_arms_that_its_recipe_or_cell_trains(idea):
     recipe = load_recipe(name)
     assert name in RECIPES
     assert {*idea.arms, *idea.simple} <= {*recipe.arms}
+    assert not {*idea.arms} & {*idea.simple}
     assert idea.metric in recipe.metrics
 
 
@@ -50,6 +51,7 @@ def test_the_best_form_is_compared_with_the_best_simple_way_by_seed(tmp_path):
     [found] = worth(tmp_path)
     assert (found.arm, found.simple) == ("soft", "long")
     assert found.difference.mean == pytest.approx(1.5)
+    assert found.gain.mean == pytest.approx(6)  # less one, the plain way
     assert not found.difference.above  # 1 and 2: the interval holds 0
     assert "| undecided |" in page([], [found])
 
@@ -76,7 +78,7 @@ def test_arms_with_a_failed_seed_do_not_count_and_shares_become_percent(tmp_path
     of_seeds = [
         {"seed": s, "test_accuracy": a, "ratio": 1.0} for s, a in enumerate((0.5, 0.52))
     ]
-    cell = {"margin-loss": of_seeds, "untaught": of_seeds}
+    cell = {"margin-loss": of_seeds, "regularised": of_seeds}
     stored(tmp_path, "pays/mnist5k-flip2-0.4-20", cell)
     by_result = {found.idea.result: found for found in worth(tmp_path)}
     assert by_result["mini/mmel-cifar"].simple == "one"
