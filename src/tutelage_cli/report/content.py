@@ -48,10 +48,10 @@ class Augmentation:
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
-    """One training example as a picture; labels are class names."""
+class Example:
+    """One training example, as a picture or as text; labels are class names."""
 
-    image: Pixels
+    shown: Pixels | str
     id: int
     given: str
     predicted: str
@@ -60,7 +60,9 @@ class Picture:
     loss: float
 
     def __post_init__(self) -> None:
-        shape, kind = self.image.shape, self.image.dtype
+        if isinstance(self.shown, str):
+            return
+        shape, kind = self.shown.shape, self.shown.dtype
         if kind != np.uint8 or len(shape) not in {2, 3} or shape[2:] not in {(), (3,)}:
             raise ValueError(
                 f"image of example {self.id} is {kind}{list(shape)}; "
@@ -69,32 +71,11 @@ class Picture:
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class LeastTrusted:
     """The examples of lowest weight in one seed of a taught arm, the lowest first."""
 
     arm: str
-    items: tuple[Picture, ...]
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """One training example as text; labels are class names."""
-
-    text: str
-    id: int
-    given: str
-    predicted: str
-    true: str | None
-    weight: float
-    loss: float
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """The examples of lowest weight in one seed of a taught arm, the lowest first."""
-
-    arm: str
-    items: tuple[Sentence, ...]
+    items: tuple[Example, ...]
 
 
 @dataclass(frozen=True)
@@ -217,15 +198,13 @@ class RunContent:
     arms: tuple[Arm, ...]
     curves: tuple[Curve, ...]
     examples: tuple[Examples, ...]
-    pictures: tuple[Pictures, ...]
+    least_trusted: tuple[LeastTrusted, ...]
     verdict: tuple[str, ...]
     """Sentences; the first is the headline."""
     settings: Mapping[str, str]
     environment: Mapping[str, str]
     augmentations: tuple[Augmentation, ...] = ()
     by_class: tuple[ClassWeights, ...] = ()
-    sentences: tuple[Sentences, ...] = ()
-    """In place of pictures, where examples are text."""
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
@@ -233,10 +212,9 @@ class RunContent:
             raise ValueError(f"arm names must differ, got {names}.")
         single = (
             self.examples,
-            self.pictures,
+            self.least_trusted,
             self.augmentations,
             self.by_class,
-            self.sentences,
         )
         for record in (*self.curves, *chain(*single)):
             if record.arm not in names:

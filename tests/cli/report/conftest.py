@@ -10,12 +10,10 @@ from tutelage_cli.report import (
     Augmentation,
     ClassWeights,
     Curve,
+    Example,
     Examples,
-    Picture,
-    Pictures,
+    LeastTrusted,
     RunContent,
-    Sentence,
-    Sentences,
 )
 
 CLASSES = ("cat", "deer", "dog", "frog", "plane", "ship")
@@ -53,9 +51,10 @@ def fake_run(
             _curve(rng, k, seed, epochs, truth) for k in range(arms) for seed in range(seeds)
         ),
         examples=tuple(_examples(rng, name, examples, truth) for name in names[1:]),
-        pictures=()
-        if text
-        else tuple(_pictures(rng, name, pictures, truth, colour) for name in names[1:]),
+        least_trusted=tuple(
+            _sentences(name) if text else _pictures(rng, name, pictures, truth, colour)
+            for name in names[1:]
+        ),
         verdict=(
             "learned weights beats untaught by 6.1 percentage points of test accuracy.",
             "The lowest of its seeds is above the highest untaught seed; it takes 2.4 times as "
@@ -65,7 +64,6 @@ def fake_run(
         environment={"python": "3.12.1", "torch": "2.9.0", "device": "cpu"},
         augmentations=(_policy(rng, names[-1], seeds),) * policy,
         by_class=tuple(_classed(name, epochs) for name in names[1:]),
-        sentences=tuple(_sentences(name) for name in names[1:]) if text else (),
     )
 
 
@@ -112,11 +110,11 @@ def _classed(name: str, epochs: int) -> ClassWeights:
     return ClassWeights(name, tuple(t.tolist()), 1 + np.outer(t / epochs, apart))
 
 
-def _sentences(name: str) -> Sentences:
+def _sentences(name: str) -> LeastTrusted:
     texts = ("A fine film.", "It rains <b>& it pours</b>, " + "again and " * 30 + "again.")
     labels = ("bad", "good", "good")
-    items = (Sentence(text, n, *labels, 0.1, 2.0) for n, text in enumerate(texts))
-    return Sentences(name, tuple(items))
+    items = (Example(text, n, *labels, 0.1, 2.0) for n, text in enumerate(texts))
+    return LeastTrusted(name, tuple(items))
 
 
 def _policy(rng: np.random.Generator, name: str, seeds: int) -> Augmentation:
@@ -153,7 +151,7 @@ def _examples(rng: np.random.Generator, name: str, size: int, truth: bool) -> Ex
 
 def _pictures(
     rng: np.random.Generator, name: str, count: int, truth: bool, colour: bool
-) -> Pictures:
+) -> LeastTrusted:
     shape = (32, 32, 3) if colour else (28, 28)
     y, x = np.mgrid[: shape[0], : shape[1]]
     items = []
@@ -164,8 +162,8 @@ def _pictures(
         image = noise + (base[..., None] if colour else base)
         given, true = CLASSES[n % 6], CLASSES[(n + (n % 5 > 0)) % 6]
         items.append(
-            Picture(
-                image=image,
+            Example(
+                shown=image,
                 id=100 + 37 * n,
                 given=given,
                 predicted=true,
@@ -174,7 +172,7 @@ def _pictures(
                 loss=6.5 - 0.3 * n,
             )
         )
-    return Pictures(arm=name, items=tuple(items))
+    return LeastTrusted(arm=name, items=tuple(items))
 
 
 @pytest.fixture(scope="session")

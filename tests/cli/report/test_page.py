@@ -235,7 +235,7 @@ def test_all_text_is_escaped(run):
             curves=(content.curves[0], nasty(content.curves[1], arm=arm)),
             examples=(nasty(content.examples[0], arm=arm),),
             by_class=(nasty(content.by_class[0], arm=arm),),
-            pictures=pictures,
+            least_trusted=pictures,
             classes=(NASTY,) * 6,
             verdict=(NASTY, NASTY),
             settings={NASTY: NASTY},
@@ -245,9 +245,9 @@ def test_all_text_is_escaped(run):
             (),
             (
                 nasty(
-                    content.pictures[0],
+                    content.least_trusted[0],
                     arm=arm,
-                    items=tuple(nasty(item) for item in content.pictures[0].items),
+                    items=tuple(nasty(item) for item in content.least_trusted[0].items),
                 ),
             ),
         )
