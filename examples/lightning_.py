@@ -7,6 +7,7 @@ import torch
 from digits import accuracy, clean, train
 from torch import nn
 from torch.optim import SGD, Adam
+from torch.optim.lr_scheduler import MultiStepLR
 from torch.utils.data import DataLoader
 
 import tutelage as tl
@@ -26,8 +27,10 @@ class Digits(tl.integrations.TeachingModule):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.layers(inputs)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return SGD(self.parameters(), lr=0.1, momentum=0.9)
+    def configure_optimizers(self) -> dict:
+        optimizer = SGD(self.parameters(), lr=0.1, momentum=0.9)
+        schedule = MultiStepLR(optimizer, [EPOCHS // 2, EPOCHS * 3 // 4])
+        return {"optimizer": optimizer, "lr_scheduler": schedule}
 
 
 torch.manual_seed(0)
@@ -37,7 +40,7 @@ teacher = tl.teachers.MarginLoss(student, classes=10, level="centred")
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
-    tl.Lookahead(),
+    tl.Reversible(steps=2),
     tl.data.RandomBatches(clean, 64),
     teacher_every=5,
 )

@@ -7,6 +7,7 @@ import torch
 from digits import accuracy, clean, train
 from torch import nn
 from torch.optim import SGD, Adam
+from torch.optim.lr_scheduler import MultiStepLR
 from torch.utils.data import DataLoader
 
 import tutelage as tl
@@ -17,12 +18,13 @@ torch.manual_seed(0)
 network = timm.create_model("test_resnet", in_chans=1, num_classes=10)
 student = nn.Sequential(nn.Upsample(scale_factor=4), network)
 optimizer = SGD(student.parameters(), lr=0.1, momentum=0.9)
+schedule = MultiStepLR(optimizer, [EPOCHS // 2, EPOCHS * 3 // 4])
 loader = DataLoader(tl.data.WithIds(train), batch_size=50, shuffle=True)
 teacher = tl.teachers.MarginLoss(student, classes=10, level="centred")
 teaching = tl.integrations.Teaching(
     teacher,
     Adam(teacher.parameters(), lr=0.02),
-    tl.Lookahead(),
+    tl.Reversible(steps=2),
     tl.data.RandomBatches(clean, 64),
     teacher_every=5,
 )
@@ -31,4 +33,5 @@ tutor = teaching.tutor(student, optimizer)
 for _ in range(EPOCHS):
     for loaded in loader:
         teaching.step(tutor, loaded)
+    schedule.step()
 print(f"accuracy: {accuracy(student):.1%}")

@@ -43,13 +43,13 @@ class Change(NamedTuple):
 
 CHANGES = {
     "taught": Change("plain", 8, 15),
-    "cross_fitted": Change("plain", 11, 3),
+    "cross_fitted": Change("plain", 14, 3),
     "accelerate_": Change("taught", 1, 4, "accelerate"),
-    "lightning_": Change("taught", 6, 15, "lightning"),
+    "lightning_": Change("taught", 8, 17, "lightning"),
     "timm_student": Change("taught", 1, 3, "timm"),
     "torchrun": Change("taught", 4, 12),
-    "mixture": Change("taught", 9, 10),
-    "text_classifier": Change("taught", 6, 5, "transformers"),
+    "mixture": Change("taught", 12, 10),
+    "text_classifier": Change("taught", 10, 6, "transformers"),
     "transformers_": Change("text_classifier", 10, 15, "transformers"),
 }
 

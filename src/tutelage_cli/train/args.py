@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import textwrap
 from collections.abc import Sequence
@@ -182,7 +183,8 @@ def train_flags(default: TrainSettings) -> type[Any]:
     for group, names in FLAG_GROUPS.items():
         cls = dataclasses.make_dataclass(group, [of[name] for name in names], frozen=True)
         hint = Annotated[cls, tyro.conf.arg(name=group)]
-        fields.append((f"{group}_flags", hint, dataclasses.field(default_factory=cls)))
+        value = dataclasses.field(default_factory=cls, metadata={"help": ""})
+        fields.append((f"{group}_flags", hint, value))
     return dataclasses.make_dataclass("TrainFlags", fields, frozen=True)
 
 
@@ -197,20 +199,19 @@ def train_of(flags: Any) -> Train:
 
 
 def _flag_fields(default: TrainSettings) -> dict[str, tuple[str, Any, Any]]:
-    # name, annotation and default of every field, as make_dataclass takes them
+    # name, annotation and default of every field, as make_dataclass takes them; where there is
+    # no help, tyro would search the standard library's types.py for the made class
     found: dict[str, tuple[str, Any, Any]] = {}
     for cls, base in ((Train, Train(default)), (TrainSettings, default)):
         hints, texts = get_type_hints(cls, include_extras=True), _descriptions(cls)
         for one in dataclasses.fields(cls):
-            value = dataclasses.field(default=getattr(base, one.name))
-            text = texts.get(one.name)
-            hint = hints[one.name]
-            if text is not None:
-                hint = Annotated[hint, tyro.conf.arg(help=text)]
-            found[one.name] = one.name, hint, value
+            described = {"help": texts.get(one.name, "")}
+            value = dataclasses.field(default=getattr(base, one.name), metadata=described)
+            found[one.name] = one.name, hints[one.name], value
     return found
 
 
+@functools.cache
 def _descriptions(cls: type[Any]) -> dict[str, str]:
     # the string below each field of a dataclass
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body

@@ -30,16 +30,25 @@ class Place(NamedTuple):
         return sorted(names)
 
 
+@pytest.fixture(scope="session")
+def switches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One folder for all tests: worker processes, which each take seconds to start, keep it."""
+    get_reusable_executor().shutdown()  # it does not know the folder
+    folder = tmp_path_factory.mktemp("switches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, str(folder))
+        yield folder
+
+
 @pytest.fixture
-def place(tmp_path, monkeypatch) -> Iterator[Place]:
+def place(tmp_path, switches, monkeypatch) -> Iterator[Place]:
     """The tiny recipe, an empty folder to run in, and no type checks, as users run it."""
-    switches, out = tmp_path / "switches", tmp_path / "out"
-    switches.mkdir()
+    for file in switches.iterdir():
+        file.unlink()
+    out = tmp_path / "out"
     out.mkdir()
     monkeypatch.chdir(out)
-    monkeypatch.setenv(SWITCH, str(switches))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setitem(RECIPES, "tiny", "tests.papers.framework.tiny")
     with unchecked():
         yield Place(out, switches)
-    get_reusable_executor().shutdown()  # its processes keep this test's environment
