@@ -53,7 +53,7 @@ class LearningAlgorithm(ABC):
 
 
 class ManyRuns(LearningAlgorithm):
-    """Algorithm 1 of Raghu et al. 2021: in each episode a fresh student, then a teacher step."""
+    """Algorithm 1 of Raghu et al. 2021: an episode is a fresh student and a teacher step."""
 
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
         super().__init__(settings, streams)
