@@ -44,7 +44,7 @@ from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.models.heads import mlp
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.storage.json_files import environment, write_json
-from tutelage_cli.data.human_labels import human_labels
+from tutelage_cli.data.labels import human_labels
 from tutelage_cli.data.noise import Noise, corrupt, noise_matrix
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load
@@ -53,7 +53,7 @@ from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.freeze import frozen_features
 from tutelage_cli.train.parts import read_data
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import Data, with_tokens
+from tutelage_cli.train.students import Data, with_tokens
 
 CELLS = {
     **{f"cifar10n-{who}": ("cifar10", who) for who in ("aggregate", "worst")},

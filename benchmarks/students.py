@@ -13,22 +13,23 @@ from dataclasses import replace
 from benchmarks.command import Benchmark, Row, main, size
 from tutelage.models.pretrained_images import LITE0
 from tutelage_cli.data.features.feature_set import FeatureSet
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import limit_rows
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.evaluation import accuracy
 from tutelage_cli.train.freeze import frozen_features
+from tutelage_cli.train.job import learning_rate
 from tutelage_cli.train.material import Material, Source, open_streams, seed_material
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import learning_rate
 
 TRAIN, HELD_OUT, TEST = size(5000, 200), size(500, 20), size(2000, 20)
 EPOCHS = size(12, 1)
 STUDENTS = ("cnn", "resnet8", LITE0)
 
 
-def trained(settings: TrainSettings, splits: Splits, seed: int) -> Row:
+def trained(settings: TrainSettings, splits: Splits[ImageSet], seed: int) -> Row:
     """Train a student and test it.
 
     Args:

@@ -16,8 +16,7 @@ from papers.framework.figure import line_plot
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
 from tutelage_cli.report.interactive import svg
-from tutelage_cli.report.plots import Line
-from tutelage_cli.report.tracks import Track
+from tutelage_cli.report.plots import Line, Track
 
 STORED = Path(__file__).parents[1] / "results" / "performance" / "teaching_cost-cpu.json"
 FIGURE = STORED.with_name("teaching_cost.svg")

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework.args import Reproduce, check, check_word
-from papers.framework.hours import planned_hours
+from papers.framework.paper_tables import planned_hours
 from tutelage.errors import UsageError
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
 from tutelage_cli.runner.workers import refuse_several_processes
@@ -127,8 +127,7 @@ def pays(args: Pays) -> int:
     if args.seeds < 2:
         raise UsageError(f"seeds is {args.seeds}; allowed: 2 and above, better 5.")
     from papers.pays.cells import run_cells
-    from papers.pays.curve import write_curves
-    from papers.pays.rows import print_table, stored
+    from papers.pays.rows import print_table, stored, write_curves
 
     run_cells(args.cells, args.seeds, args.jobs, args.out)
     write_curves(args.out)

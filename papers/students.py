@@ -28,7 +28,8 @@ from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.data.batches import Batches, CollateImages, statistics
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.local import load_known, local_folder
 from tutelage_cli.data.splits import balanced_rows, limit_rows
 
@@ -59,7 +60,7 @@ def _known_network(settings: object, name: str) -> None:
 
 Network = Annotated[str, _known_network]
 """a name of ``tutelage.models.STUDENTS``, or of ``SLIM``"""
-splits: Callable[[str], Splits] = cache(load_known)
+splits: Callable[[str], Splits[ImageSet]] = cache(load_known)
 """a known data set, read once in each process"""
 
 

@@ -12,8 +12,13 @@ from typing import Annotated, Literal
 import pytest
 
 from tutelage.errors import UsageError
-from tutelage_cli.config.settings_files import changed, from_plain, load_settings, to_plain
-from tutelage_cli.config.yaml_files import read_yaml
+from tutelage_cli.config.settings_files import (
+    changed,
+    from_plain,
+    load_settings,
+    read_yaml,
+    to_plain,
+)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch import nn
 from tests.hostile import changed_bytes, changed_json, changed_value, changed_yaml
 from tests.trained import unchecked
 from tutelage.commentaries import load_commentary, read_card, save_commentary
-from tutelage.commentaries.caution import caution
+from tutelage.commentaries.card import caution
 from tutelage.errors import UsageError
 from tutelage.models import MaskUNet, TwoBlockCNN, build_student
 from tutelage.storage.checkpoint import load_checkpoint, name_damaged_file, save_checkpoint

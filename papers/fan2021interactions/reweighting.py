@@ -30,6 +30,7 @@ from tutelage_cli.data.noise import require_noise
 from tutelage_cli.data.sources import read
 from tutelage_cli.data.splits import limit_rows
 from tutelage_cli.train.evaluation import Evaluation, accuracy, evaluate, weight_statistics
+from tutelage_cli.train.job import learning_rate
 from tutelage_cli.train.material import (
     Material,
     Source,
@@ -39,7 +40,6 @@ from tutelage_cli.train.material import (
     seed_material,
 )
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import learning_rate
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.report import styles
 from tutelage_cli.report.channels import Channels, Kind, x_axis
 from tutelage_cli.report.interactive import Chart, Row, svg
-from tutelage_cli.report.plots import Line, line_layers, line_rows
+from tutelage_cli.report.plots import Line, line_layers, line_rows, over_seeds
 from tutelage_cli.report.styles import BLUE, TINT, VERMILION
-from tutelage_cli.report.tracks import over_seeds
 
 COLUMNS = 2  # plots side by side
 WIDTH, HEIGHT = 300, 200  # of a plotting area, pixels

@@ -63,3 +63,17 @@ def package_data(name: str) -> Mapping[str, Any]:
     file = resources.files("papers.framework").joinpath(name)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where it exists
     return yaml.load(file.read_text("utf-8"), Loader=loader)
+
+
+class Hours(NamedTuple):
+    """What a recipe runs at the scale ``hours``."""
+
+    seeds: int
+    hours: float
+    """on two CPU cores"""
+
+
+def planned_hours(recipe: str) -> Hours | None:
+    """The plan of a recipe; None where three hours decide none of its undecided claims."""
+    found = package_data("hours.yaml").get(recipe)
+    return None if found is None else Hours(**found)

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from papers.framework.args import HOURS, Reproduce
-from papers.framework.hours import planned_hours
+from papers.framework.paper_tables import planned_hours
 from papers.framework.recipe import Recipe
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import environment

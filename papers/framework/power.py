@@ -69,13 +69,7 @@ class Needed(NamedTuple):
 
 
 def needed(judged: ComparisonResult, effect: float | None, seconds: float) -> Needed | None:
-    """What would decide a comparison; None where it is decided or one seed gives no spread.
-
-    Args:
-        judged: The comparison and its test.
-        effect: The paper's effect; None where it prints none.
-        seconds: What all arms take with one seed.
-    """
+    """What would decide a comparison; None where it is decided or one seed gives no spread."""
     if judged.verdict != UNDECIDED or judged.mean is None or judged.spread is None:
         return None
     chosen, source = judged.mean, SEEN

@@ -25,9 +25,6 @@ class Translator(nn.Module):
 
     Padding is never seen: the encoder's is masked, the decoder's comes after what is counted.
     Tap ``state`` for the mean decoder state, the internal state of Fan et al. 2021, section 5.
-
-    Args:
-        model: Such as ``MarianMTModel``; its ``config.pad_token_id`` marks padding.
     """
 
     def __init__(self, model: Any) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.names import OUT_OF_FOLD
-from tutelage_cli.train.stored import stored_settings
+from tutelage_cli.train.settings import stored_settings
 
 LEARNED = ("margin-loss", OUT_OF_FOLD)
 """the teachers that learn, one that looks at the student and one at out-of-fold predictions"""

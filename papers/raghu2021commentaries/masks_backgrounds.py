@@ -39,11 +39,10 @@ from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches
-from tutelage_cli.data.described import ThreeParts
+from tutelage_cli.data.images import ThreeParts
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.resize import Size
-from tutelage_cli.data.synthetic.named import SIZES, digit_parts
-from tutelage_cli.data.synthetic.pools import Sizes
+from tutelage_cli.data.synthetic.named import SIZES, Sizes, digit_parts
 
 ARMS = ("learned", "none", "centre", "random")
 ROWS = {"none": "Baseline (No masks)", "learned": "With Masking Network"}

@@ -22,10 +22,9 @@ from tutelage.training.loops import alternating
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.claims import Claim
-from tutelage_cli.data.described import Described
+from tutelage_cli.data.images import Described
 from tutelage_cli.data.local import load_known
-from tutelage_cli.data.synthetic.named import coloured_parts
-from tutelage_cli.data.synthetic.pools import Sizes
+from tutelage_cli.data.synthetic.named import Sizes, coloured_parts
 
 EVALUATIONS = 10
 """how often the test images are looked at while the masks are learned, and once before"""

@@ -25,7 +25,7 @@ from papers.raghu2021commentaries.masks_table import (
 from papers.students import ImageParts
 from tutelage.randomness import mixed_seed
 from tutelage_cli.claims import Claim
-from tutelage_cli.data.described import ThreeParts
+from tutelage_cli.data.images import ThreeParts
 from tutelage_cli.data.local import KNOWN, load_known
 from tutelage_cli.data.resize import Size
 from tutelage_cli.data.splits import balanced_rows

@@ -20,8 +20,7 @@ from tutelage.types import Batch, Observation, Progress, as_prepared
 from tutelage.validation.ranges import at_least_one
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.local import load_known
-from tutelage_cli.data.synthetic.named import rotated_parts
-from tutelage_cli.data.synthetic.pools import Sizes
+from tutelage_cli.data.synthetic.named import Sizes, rotated_parts
 from tutelage_cli.data.synthetic.rotated_ones import OVERLAPPING, SEPARATE
 
 ARMS = {"overlapping": OVERLAPPING, "separate": SEPARATE}

@@ -22,8 +22,7 @@ from tutelage_cli.commentary.args import Card, Commentary, Export, Learn, Pull, 
 from tutelage_cli.compare.args import REPORT_HELP, Report
 from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
 from tutelage_cli.terminal import Output, say
-from tutelage_cli.train.args import TRAIN_HELP, Train, base_settings
-from tutelage_cli.train.flags import train_flags, train_of
+from tutelage_cli.train.args import TRAIN_HELP, Train, base_settings, train_flags, train_of
 from tutelage_cli.train.names import TAUGHT_BY
 
 WRONG_USE, STOPPED = 2, 130

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tutelage.commentaries.caution import caution
+from tutelage.commentaries.card import caution
 
 SURFACE = {"tap": None, "surface": ["margin", "loss"]}
 OF_STUDENT = [

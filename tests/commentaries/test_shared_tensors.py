@@ -15,8 +15,8 @@ from tutelage.commentaries import commentary, load_commentary, save_commentary
 from tutelage.commentaries.weights import load_tied, packed_weights, unpacked_weights
 from tutelage.errors import UsageError
 from tutelage.models import build_student
-from tutelage.storage import replace_folder as exchange
-from tutelage.storage.replace_folder import fresh_folder, replace_folder
+from tutelage.storage import atomic_files as exchange
+from tutelage.storage.atomic_files import fresh_folder, replace_folder
 from tutelage.teachers import InternalState, LossWeigher
 
 

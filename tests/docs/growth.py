@@ -11,8 +11,7 @@ from papers.framework.figure import COLUMNS, line_plot
 from tests.docs.measured import ROOT, content
 from tutelage_cli.report import styles
 from tutelage_cli.report.interactive import Chart, svg
-from tutelage_cli.report.plots import Line
-from tutelage_cli.report.tracks import Track
+from tutelage_cli.report.plots import Line, Track
 
 Row = Mapping[str, Any]
 SAME = 1.15

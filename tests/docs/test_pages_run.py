@@ -14,8 +14,8 @@ from tutelage.crossfit import FoldTraining
 from tutelage.crossfit.fold_settings import FoldSettings
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import products
-from tutelage_cli.data.images import Splits
-from tutelage_cli.data.mnist5k import read_mnist5k
+from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.local import read_mnist5k
 from tutelage_cli.data.sources import WORDS
 
 pytest.importorskip("sklearn")

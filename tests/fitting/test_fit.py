@@ -18,8 +18,8 @@ import tutelage as tl
 from tests.trained import unchecked
 from tutelage.data.order import shuffled
 from tutelage.errors import UsageError
+from tutelage.fitting.fit_parts import split_checked
 from tutelage.fitting.settings import FitSettings
-from tutelage.fitting.split import split_checked
 from tutelage.training.forward import StepResult
 from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.training.tutor import Tutor

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.fitting.test_fit import CHECKED, TEST, TRAINING, blobs, network, run
-from tutelage.fitting.too_short import still_falling, too_short
+from tutelage.fitting.result import still_falling, too_short
 
 LONG = [2.6, 1.8, 1.5, 1.4, 1.35, 1.32, 1.30, 1.29, 1.15, 1.1, 1.09, 1.09]
 """training losses of a run that was long enough: later falls are those of the learning rate"""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tutelage.logs import weight_numbers
-from tutelage.logs.numbers import QUANTILES
+from tutelage.logs.reporter import QUANTILES
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 100])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from papers.pays import cells, curve, rows
+from papers.pays import cells, rows
 from papers.pays.cells import CELLS, LEARNED, Cell, run_cells
 from papers.pays.rows import OTHERS, OURS, counts, print_table, row_of, stored
 from tests.trained import one_line, pictures, run, run_papers, unchecked, undrawn
@@ -104,11 +104,11 @@ def test_a_curve_needs_three_numbers_of_checked_labels(tmp_path) -> None:
     for checked in (20, 50):
         file = folder / f"mnist5k-flip2-0.4-{checked}.json"
         file.write_text(json.dumps({"arms": ARMS}), encoding="utf-8")
-    assert curve.curves(tmp_path) == {}
+    assert rows.curves(tmp_path) == {}
     (folder / "mnist5k-flip2-0.4-500.json").write_text(json.dumps({"arms": ARMS}), "utf-8")
-    (points,) = curve.curves(tmp_path).values()
+    (points,) = rows.curves(tmp_path).values()
     assert points["pruned"] == {n: pytest.approx([70, 20, 20]) for n in (20, 50, 500)}
-    curve.write_curves(tmp_path)
+    rows.write_curves(tmp_path)
     text = (folder / "mnist5k-flip2-0.4.svg").read_text(encoding="utf-8")
     for shown in ("checked labels", "500", *LEARNED, "pruned"):
         assert shown in text

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 
 from tutelage.errors import UsageError, nearest
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.resize import Size, covering
 
@@ -40,7 +41,7 @@ def those_with_images(images: ImageSet) -> tuple[str, ...]:
     return tuple(images.classes[label] for label in images.labels.unique().tolist())
 
 
-def joined(splits: Splits) -> ImageSet:
+def joined(splits: Splits[ImageSet]) -> ImageSet:
     """Train and test as one set."""
     train, test = splits.train, splits.test
     first = int(train.ids.max()) + 1 if len(train) else 0

@@ -9,12 +9,10 @@ from papers.data.published.cub import read_cub
 from papers.data.published.layout import found, listed_rows, numbers, read_pictures
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
-from tutelage_cli.data.described import ThreeParts
-from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.images import ImageSet, ThreeParts
 from tutelage_cli.data.resize import Size
 from tutelage_cli.data.synthetic.compositing import drawn_mapping
-from tutelage_cli.data.synthetic.pools import Pools
-from tutelage_cli.data.synthetic.shifted import shifted_backgrounds
+from tutelage_cli.data.synthetic.named import Pools, shifted_backgrounds
 
 _NAME = "Places365"
 _LISTS = (

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from papers.data.published.layout import found, listed_rows, numbers, read_pictures
 from tutelage.errors import UsageError, nearest
-from tutelage_cli.data.described import Described, ThreeParts
-from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.images import Described, ImageSet, ThreeParts
 from tutelage_cli.data.resize import Size
 
 _NAME = "CelebA"

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from papers.data.published.layout import found, held_out_share, read_pictures
 from tutelage.errors import UsageError, nearest
+from tutelage_cli.data.columns import FIRST, listed
 from tutelage_cli.data.csv_files import read_csv
-from tutelage_cli.data.described import Described, ThreeParts
-from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.images import Described, ImageSet, ThreeParts
 from tutelage_cli.data.resize import Size
-from tutelage_cli.data.row_numbers import FIRST, listed
 
 _NAME = "CheXpert"
 _GET = "give the folder CheXpert-v1.0 or CheXpert-v1.0-small, as its zip file unpacks"

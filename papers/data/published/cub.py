@@ -8,8 +8,7 @@ from torch import Tensor
 
 from papers.data.published.layout import found, held_out_share, listed_rows, numbers, picture
 from tutelage.errors import UsageError
-from tutelage_cli.data.described import Described, ThreeParts
-from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.images import Described, ImageSet, ThreeParts
 from tutelage_cli.data.resize import Size, centre_cut, covering
 
 _NAME = "CUB-200-2011"
@@ -19,8 +18,6 @@ _MASKS = "unpack segmentations.tgz of the same page into it, or beside it"
 
 def read_cub(root: Path, size: Size, *, held_out: float, seed: int) -> ThreeParts:
     """Birds of 200 species with their segmentations.
-
-    It is a UsageError if a file is missing or broken, or lists disagree.
 
     Source: Wah et al., 2011, "The Caltech-UCSD Birds-200-2011 Dataset"; Koh et al., 2020,
         "Concept Bottleneck Models", for the held-out share.

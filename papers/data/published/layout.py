@@ -75,10 +75,7 @@ def held_out_share(
 
 
 def picture(file: Path, *, where: str) -> UInt8[Tensor, "channels H W"]:
-    """One picture as it is stored, turned upright.
-
-    It is a UsageError if the file is missing or broken; the message gives its path.
-    """
+    """One picture as it is stored, turned upright."""
     pixels = decode(file, where=f"{file} ({where})", root=Path())
     return torch.from_numpy(np.array(pixels, order="C"))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tutelage.commentaries.folders import CARD, FILES, read_card, require_free
 from tutelage.errors import MissingExtraError, UsageError, first_few
+from tutelage.storage.atomic_files import fresh_folder, replace_folder
 from tutelage.storage.json_files import write_error
-from tutelage.storage.replace_folder import fresh_folder, replace_folder
 
 HUB = "hf://"
 """begins the address of a commentary on the Hub: ``hf://user/name``, or with ``@revision``"""

@@ -27,9 +27,8 @@ from tutelage.fitting.cross_fitting import (
 from tutelage.fitting.examples import Examples, JoinedExamples, native
 from tutelage.fitting.fit_parts import FitParts
 from tutelage.fitting.fit_state import Checkpoint, FitState
-from tutelage.fitting.result import FitResult
+from tutelage.fitting.result import FitResult, still_falling, too_short
 from tutelage.fitting.settings import FitSettings, not_below_zero
-from tutelage.fitting.too_short import still_falling, too_short
 from tutelage.functional.differentiable import original
 from tutelage.functional.portable_state import load_state, state_of
 from tutelage.losses.objectives import cross_entropy, logits_of

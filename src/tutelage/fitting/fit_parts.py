@@ -12,7 +12,6 @@ from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError, first_few, first_line
 from tutelage.fitting.examples import Examples
 from tutelage.fitting.settings import FitSettings
-from tutelage.fitting.split import split_checked
 from tutelage.functional.module_state import modes_kept, on_state, state_of
 from tutelage.per_example.units import uses_batch_statistics
 from tutelage.randomness import mixed_seed, seeded
@@ -22,6 +21,10 @@ from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS
 from tutelage.types import Batch
 from tutelage.validation.shapes import described, kind
 
+VALIDATION_SHARE = 0.25
+"""of the checked examples of each class: those that choose the epoch"""
+_SPLIT = 5
+"""first part of the split's seed"""
 REFUSED = (
     AssertionError,
     AttributeError,
@@ -33,6 +36,21 @@ REFUSED = (
 """what a student raises that cannot take its inputs"""
 _READ = 6
 """first part of the seed by which checked examples are read"""
+
+
+def split_checked(labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Split checked examples by class: a quarter chooses, at least one of a class of two.
+
+    Returns the indices of those that the teacher learns by, and of those that choose.
+    """
+    generator = torch.Generator().manual_seed(mixed_seed(_SPLIT, seed))
+    order = torch.randperm(len(labels), generator=generator)
+    chooses = torch.zeros(len(labels), dtype=torch.bool)
+    for label in labels.unique().tolist():
+        rows = order[labels[order] == label]
+        most = len(rows) - 1  # a single one is the teacher's
+        chooses[rows[: min(most, max(1, round(VALIDATION_SHARE * len(rows))))]] = True
+    return (~chooses).nonzero()[:, 0], chooses.nonzero()[:, 0]
 
 
 @dataclass(frozen=True)

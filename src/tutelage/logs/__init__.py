@@ -1,6 +1,5 @@
 """Logging of a tutor's steps to TensorBoard, MLflow, Weights & Biases or ``logging``."""
 
-from tutelage.logs.numbers import weight_numbers
 from tutelage.logs.places import (
     Log,
     MLflow,
@@ -8,7 +7,7 @@ from tutelage.logs.places import (
     to_logger,
     to_wandb,
 )
-from tutelage.logs.reporter import Reporter
+from tutelage.logs.reporter import Reporter, weight_numbers
 
 __all__ = [
     "Log",

@@ -1,9 +1,10 @@
 """Algorithms that learn a commentary: over the runs of many students, or along one run."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, count, islice
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,49 +18,18 @@ from tutelage.training.loops import alternating, episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.commentary.settings import LearnSettings
+from tutelage_cli.data.batches import InMemory
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.train.arms import TAUGHT, device_of, new_student
 from tutelage_cli.train.material import Streams
-from tutelage_cli.train.texts import Data
+from tutelage_cli.train.students import Data
 
 
-@runtime_checkable
-class LearningAlgorithm(Protocol):
+class LearningAlgorithm(ABC):
     """Learns a teacher in episodes, with a state dict between two."""
 
-    teacher: nn.Module
-
-    @property
-    def skipped(self) -> int:
-        """Teacher steps left out because their gradient was not finite."""
-        ...
-
-    @property
-    def signal(self) -> str:
-        """By what it learns, as text."""
-        ...
-
-    def episode(self, number: int) -> Tensor:
-        """Run an episode; returns its held-out loss."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state between two episodes."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        ...
-
-
-class ManyRuns:
-    """Algorithm 1 of Raghu et al. 2021: a fresh student in each episode, then a teacher step.
-
-    Args:
-        settings: Of the command.
-        streams: The batches.
-    """
+    signal: str
+    """by what it learns, as text"""
 
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
         self.settings, self.train = settings, streams.train
@@ -67,6 +37,26 @@ class ManyRuns:
         self.teacher = build_teacher(settings, streams.train.examples)
         self.optimizer = Adam(self.teacher.parameters(), settings.teacher_lr_or_default)
         self.skipped = 0
+        """teacher steps left out because their gradient was not finite"""
+
+    @abstractmethod
+    def episode(self, number: int) -> Tensor:
+        """Run an episode; returns its held-out loss."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """What has to be kept to go on."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+
+
+class ManyRuns(LearningAlgorithm):
+    """Algorithm 1 of Raghu et al. 2021: an episode is a fresh student and a teacher step."""
+
+    def __init__(self, settings: LearnSettings, streams: Streams) -> None:
+        super().__init__(settings, streams)
         self.signal = f"{Replayed.__name__}({settings.steps} steps, whole runs)"
 
     def episode(self, number: int) -> Tensor:
@@ -98,23 +88,17 @@ class ManyRuns:
         self.skipped = state["skipped"]
 
 
-class OneRun:
-    """Algorithm 2 of Raghu et al. 2021: one student, a teacher step after each of its steps.
+class OneRun(LearningAlgorithm):
+    """Algorithm 2 of Raghu et al. 2021: one student, a teacher step after each of its steps."""
 
-    Args:
-        settings: Of the command.
-        streams: The batches.
-    """
+    signal = f"{Implicit.__name__}({Neumann.__name__}, 1 term)"
 
     def __init__(self, settings: LearnSettings, streams: Streams) -> None:
-        self.settings, self.train = settings, streams.train
-        self.held_out = replace(streams.held_out, size=settings.held_out_batch_or_default)
-        self.teacher = build_teacher(settings, streams.train.examples)
-        self.signal = f"{Implicit.__name__}({Neumann.__name__}, 1 term)"
+        super().__init__(settings, streams)
         self.tutor = Tutor(
             *fresh_student(settings, streams.train.examples, 0),
             self.teacher,
-            Adam(self.teacher.parameters(), settings.teacher_lr_or_default),
+            self.optimizer,
             signal=Implicit(Neumann(1, settings.lr)),
             total_steps=settings.steps * settings.episodes,
             seed=settings.seed,
@@ -127,12 +111,8 @@ class OneRun:
         for record in alternating(self.tutor, batches, map(self.held_out.draw, count(first))):
             assert record.held_out_loss is not None
             losses.append(record.held_out_loss)
+        self.skipped = self.tutor.skipped_teacher_steps
         return torch.stack(losses).mean()
-
-    @property
-    def skipped(self) -> int:
-        """Teacher steps left out because their gradient was not finite."""
-        return self.tutor.skipped_teacher_steps
 
     def state_dict(self) -> dict[str, Any]:
         """What has to be kept to go on."""
@@ -141,6 +121,7 @@ class OneRun:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self.tutor.load_state_dict(state)
+        self.skipped = self.tutor.skipped_teacher_steps
 
 
 ALGORITHMS = {"unroll": ManyRuns, "implicit": OneRun}

@@ -45,7 +45,7 @@ from tutelage_cli.train.material import (
 )
 from tutelage_cli.train.parts import KIND_NAMES, Kind, check_kind, kind_of
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import BAG, student_name
+from tutelage_cli.train.students import BAG, student_name
 
 STATE = "state.pt"
 """the checkpoint after each episode"""

@@ -9,7 +9,7 @@ from tutelage.commentaries.card import FACTS, missing_facts
 from tutelage.errors import UsageError
 from tutelage_cli.commentary.args import Card, Pull, Push
 from tutelage_cli.terminal import say
-from tutelage_cli.train.stored import stored_settings
+from tutelage_cli.train.settings import stored_settings
 from tutelage_cli.train.verdict import gains_over_controls
 
 ARM = "commentary"

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from tutelage.commentaries import load_commentary, read_card
-from tutelage.commentaries.card import FACTS, fact_of
-from tutelage.commentaries.caution import caution
+from tutelage.commentaries.card import FACTS, caution, fact_of
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.image_sections import SectionInputs

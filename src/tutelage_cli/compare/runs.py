@@ -13,9 +13,9 @@ from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.inspect.run import Run, open_run
 from tutelage_cli.report import Arm, Curve
 from tutelage_cli.runner.run_folder import run_facts
-from tutelage_cli.train.job_files import read_history, read_result
+from tutelage_cli.train.job_files import read_result
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.summary import arm_of
+from tutelage_cli.train.summary import arm_of, curve_of
 from tutelage_cli.train.verdict import UNTAUGHT, split_arms
 
 ACCURACY = "test_accuracy"
@@ -157,20 +157,11 @@ def _member(name: str, folder: Path) -> Member:
         for arm, seeds in run.finished.items()
     }
     curves = tuple(
-        _curve(name, run, arm, seed) for arm, seeds in run.finished.items() for seed in seeds
+        replace(curve_of(run.job(arm, seed)), arm=f"{name}: {arm}")
+        for arm, seeds in run.finished.items()
+        for seed in seeds
     )
     return Member(name, run, run_facts(folder), results, curves)
-
-
-def _curve(name: str, run: Run, arm: str, seed: int) -> Curve:
-    history = read_history(run.job(arm, seed))
-    return Curve(
-        arm=f"{name}: {arm}",
-        seed=seed,
-        epochs=tuple(int(entry["epoch"]) for entry in history),
-        test_accuracy=tuple(float(entry[ACCURACY]) for entry in history),
-        train_loss=tuple(float(entry["train_loss"]) for entry in history),
-    )
 
 
 def _unfinished(member: Member) -> list[str]:

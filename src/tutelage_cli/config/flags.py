@@ -9,11 +9,7 @@ def flag(name: str) -> str:
 
 
 class ByFlag:
-    """Settings whose fields are read by their flags, for checks that name what they read.
-
-    Args:
-        settings: Such as those with a field ``held_out``, the attribute ``--held-out`` here.
-    """
+    """Settings whose fields are read by their flags, for checks that name what they read."""
 
     def __init__(self, settings: object) -> None:
         self._settings = settings

@@ -16,9 +16,12 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tutelage.errors import UsageError
-from tutelage_cli.config.yaml_files import read_yaml
+import yaml
 
+from tutelage.errors import UsageError
+
+LONGEST = 1000
+"""keys of a mapping, those that merge keys bring in included"""
 T = TypeVar("T")
 
 _WRONG = object()
@@ -28,6 +31,46 @@ MOST_SHOWN = 10
 """mistakes listed in one message"""
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)e[+-]?\d+", re.ASCII | re.IGNORECASE)
 """a number that YAML 1.1 takes for text: it wants a point and a sign, as in 1.0e-4"""
+
+
+class _Loader(yaml.SafeLoader):
+    # A key given twice is an error; SafeLoader keeps the last and drops the others.
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else key
+            if name in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {name!r} is given twice", problem_mark=key.start_mark
+                )
+            seen.add(name)
+        return node
+
+    # Merge keys of merge keys double a mapping with each line, or worse.
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > LONGEST:
+            raise yaml.MarkedYAMLError(
+                problem=f"a mapping has over {LONGEST} keys", problem_mark=node.start_mark
+            )
+
+
+def read_yaml(file: Path) -> Any:
+    """What a YAML file holds. No tag of it makes more than plain values."""
+    try:
+        return yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader)
+    except OSError as error:
+        raise UsageError(
+            f"{file}: cannot be read ({error.strerror}); give the path of a YAML file"
+        ) from error
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UsageError(f"{file}: not valid YAML{line}: {error.problem}") from error
+    # Values such as !!int x or the date 2024-02-31 fail in Python rather than in YAML.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{file}: not valid YAML: {reason}") from error
 
 
 def load_settings(cls: type[T], file: Path) -> T:

@@ -1,19 +1,20 @@
 """A train and a test split with the same classes, from what a reader found."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.columns import TableRows
+from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.label_columns import LabelColumn, agreed_classes, class_numbers
 from tutelage_cli.data.label_values import alike
+from tutelage_cli.data.labelled import Set, Splits
 from tutelage_cli.data.reading import STRICT, Reading
-from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.splits import hold_out
 
 T = TypeVar("T")
@@ -51,6 +52,18 @@ class Examples:
         rows = self.table or TableRows.of(self.where, len(self.labels))
         return LabelColumn(self.labels, rows, self.classes, self.typed)
 
+    def found(self, name: str, channels: int) -> "Found[ImageSet]":
+        """These examples as a set of images of so many channels, not yet built."""
+
+        def build(codes: Tensor, classes: tuple[str, ...]) -> ImageSet:
+            kept = codes[self.rows] >= 0
+            rows, images = self.rows[kept], self.images[kept]
+            if images.shape[1] < channels:
+                images = images.expand(-1, channels, -1, -1).contiguous()
+            return ImageSet(images, codes[rows], rows, classes, name, _distinct(self.names))
+
+        return Found(self.column, build, self.where, self.notes)
+
 
 def unread_parts(found: Mapping[str, object], *, where: str) -> tuple[str, ...]:
     """The splits that :func:`choose` leaves out."""
@@ -71,51 +84,63 @@ def choose(found: Mapping[str, T], *, where: str) -> tuple[T, T | None]:
     return found["train"], next((found[name] for name in TEST_NAMES if name in found), None)
 
 
+@dataclass(frozen=True)
+class Found(Generic[Set]):
+    """One split as a reader found it, its labels not yet class numbers."""
+
+    column: LabelColumn
+    build: Callable[[Tensor, tuple[str, ...]], Set]
+    """from the class of each row, -1 where it is left out, and the names of the classes"""
+    where: str
+    notes: tuple[str, ...] = ()
+
+
 def assemble(
-    train: Examples, test: Examples | None, *, name: str, reading: Reading = STRICT
-) -> Splits:
-    """Two splits with the same classes and channels.
+    train: Found[Set], test: Found[Set] | None, reading: Reading = STRICT
+) -> Splits[Set]:
+    """Two splits with the same classes.
 
     The classes are those that the train split declares, or else those of its labels (see
-    :func:`tutelage_cli.data.classes.class_names`). Grey images become RGB where those of the
-    other split are. Without a test split, a fixed fifth of every class of train is held out
-    (see :func:`tutelage_cli.data.splits.hold_out`); the rows keep their ids.
+    :func:`tutelage_cli.data.classes.class_names`). Without a test split, a fixed fifth of every
+    class of train is held out (see :func:`tutelage_cli.data.splits.hold_out`); the rows keep
+    their ids.
     """
-    column = train.column
     beside = None if test is None else test.column
-    classes = agreed_classes(column, beside, reading)
-    codes, left_out = class_numbers(column, classes, reading, beside=beside)
+    classes = agreed_classes(train.column, beside, reading)
+    codes, left_out = class_numbers(train.column, classes, reading, beside=beside)
     if len(classes) < 2:
         raise UsageError(
             f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
         )
-    learned = _image_set(train, codes, classes, name)
+    learned = train.build(codes, classes)
     notes = train.notes + left_out + about_classes(learned.labels, classes)
-    if test is None or beside is None:
+    if test is None:
         if reading.whole:
             return Splits(learned, learned.rows(torch.arange(0)), notes)
-        parts = hold_out(learned)
-        lacking = about_others(parts.train.labels, parts.test.labels, classes)
-        return replace(parts, notes=notes + lacking)
-    codes, left_out = class_numbers(beside, classes, reading, beside=column, of=train.where)
-    tested = _image_set(test, codes, classes, name)
-    notes += test.notes + left_out + about_others(learned.labels, tested.labels, classes)
-    ours, theirs = learned.images.shape[1], tested.images.shape[1]
-    if len(learned) and len(tested) and ours != theirs:
-        narrow = "train" if ours < theirs else "test"
-        notes += (about_channels(f"{name}, {narrow}", min(ours, theirs), max(ours, theirs)),)
-    channels = max(ours, theirs)
-    return Splits(*(_with_channels(part, channels) for part in (learned, tested)), notes=notes)
+        splits = hold_out(learned)
+    else:
+        codes, left_out = class_numbers(
+            test.column, classes, reading, beside=train.column, of=train.where
+        )
+        splits = Splits(learned, test.build(codes, classes))
+        notes += test.notes + left_out
+    lacking = about_others(splits.train.labels, splits.test.labels, classes)
+    return replace(splits, notes=notes + lacking)
 
 
-def _image_set(
-    examples: Examples, codes: Tensor, classes: tuple[str, ...], name: str
-) -> ImageSet:
-    images, rows = examples.images, examples.rows
-    kept = codes[rows] >= 0
-    if not bool(kept.all()):
-        images, rows = images[kept], rows[kept]
-    return ImageSet(images, codes[rows], rows, classes, name, _distinct(examples.names))
+def assemble_images(
+    train: Examples, test: Examples | None, *, name: str, reading: Reading = STRICT
+) -> Splits[ImageSet]:
+    """Two splits of images; grey images become RGB where those of the other split are."""
+    parts = [train] if test is None else [train, test]
+    counts = [part.images.shape[1] for part in parts]
+    found = [part.found(name, max(counts)) for part in parts]
+    splits = assemble(found[0], found[1] if test is not None else None, reading)
+    if min(counts) < max(counts) and len(splits.train) and len(splits.test):
+        narrow = "train" if counts[0] < counts[1] else "test"
+        note = about_channels(f"{name}, {narrow}", min(counts), max(counts))
+        splits = replace(splits, notes=(*splits.notes, note))
+    return splits
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -160,10 +185,3 @@ def about_channels(where: str, channels: int, others: int) -> str:
         f"{where} has images of {channels} channel{'s' if channels > 1 else ''}, unlike the "
         f"others of {others}: the channel is repeated."
     )
-
-
-def _with_channels(images: ImageSet, channels: int) -> ImageSet:
-    if images.images.shape[1] == channels:
-        return images
-    wide = images.images.expand(-1, channels, -1, -1).contiguous()
-    return replace(images, images=wide)

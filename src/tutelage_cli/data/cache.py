@@ -14,7 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from tutelage.storage.atomic_files import require_regular
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
 
 VERSION = 3
 """increase it when the same files and arguments give other images, labels or ids"""
@@ -27,8 +28,11 @@ _PREFIX, FEATURES = "decoded-", "features-"
 
 
 def cached(
-    decode: Callable[[], Splits], *, files: Sequence[Path], arguments: Sequence[str | None]
-) -> Splits:
+    decode: Callable[[], Splits[ImageSet]],
+    *,
+    files: Sequence[Path],
+    arguments: Sequence[str | None],
+) -> Splits[ImageSet]:
     """The splits of a source: decoded the first time, later read back from the disk.
 
     They are kept in the user's cache folder under the paths, sizes and modification times of
@@ -70,7 +74,7 @@ def _facts(files: Sequence[Path]) -> Iterator[tuple[str, str, int, int]]:
         yield str(file.absolute()), str(place), status.st_size, status.st_mtime_ns
 
 
-def _read(entry: Path) -> Splits | None:
+def _read(entry: Path) -> Splits[ImageSet] | None:
     if not entry.is_file():
         return None
     try:
@@ -98,7 +102,7 @@ def _read(entry: Path) -> Splits | None:
     return splits
 
 
-def _write(splits: Splits, entry: Path) -> None:
+def _write(splits: Splits[ImageSet], entry: Path) -> None:
     """Write the entry whole or not at all; a folder that cannot be written is no fault."""
     tensors = {
         f"{part}.{field}": getattr(images, field)

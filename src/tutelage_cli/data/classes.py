@@ -1,4 +1,4 @@
-"""From label values, words or numbers, to class numbers."""
+"""From label values, words or numbers, to class numbers; ids that are no labels are refused."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -9,15 +9,43 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.errors import UsageError, nearest, one_line
-from tutelage_cli.data.id_columns import refuse_sparse
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.label_values import DIGITS, is_missing, whole_number
 from tutelage_cli.data.reading import Reading
-from tutelage_cli.data.row_numbers import TableRows
 
+MOST_NUMBERED = 10_000
+"""classes up to which numbers that nobody has keep their place however many they are"""
+_FEW = 20
+"""labels up to which each may be another one"""
+_DISTINCT = 0.8
+"""share of different labels from which on they are taken for ids"""
 _IGNORED = 255
 """the usual mark of an unlabelled example where labels are stored as bytes"""
 _EXACT = 2**53
 """whole numbers beyond it are not all floats"""
+
+
+def refuse_sparse(numbers: Collection[int], *, where: str) -> None:
+    """Refuse class numbers hardly any of which are there."""
+    top = max(numbers, default=-1)
+    if top >= MOST_NUMBERED and top >= 2 * len(numbers):
+        raise UsageError(
+            f"{where} has labels up to {top}, but {len(numbers)} different ones: is this an "
+            "id? Classes are numbered from 0. Name another column (--label-column), or write "
+            "the classes as words."
+        )
+
+
+def refuse_ids(values: Sequence[Any], *, where: str) -> None:
+    """Refuse a column in which nearly every row has a label of its own."""
+    there = [str(value) for value in values if not is_missing(value)]
+    distinct = len(set(there))
+    if len(there) >= _FEW and distinct > _DISTINCT * len(there):
+        raise UsageError(
+            f"{where} has {distinct} different labels in {len(there)} rows, such as "
+            f"'{there[0]:.50}' and '{there[1]:.50}': is this an id? A class has several "
+            "examples. Name another column (--label-column)."
+        )
 
 
 def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[str, ...]:
@@ -26,8 +54,6 @@ def class_names(values: Sequence[Any], *, where: str = "the column") -> tuple[st
     Words become classes in sorted order, and so do ``False`` and ``True``. Whole numbers become
     "0".."K-1" with K - 1 the largest, so that numbers nobody has keep their place; 255 does not
     count where 254 is absent, being the usual mark of an unlabelled example.
-
-    Note: raises ``UsageError`` where hardly any of very many numbers is there, as with ids.
     """
     there = [value for value in values if not is_missing(value)]
     words = sorted({str(value) for value in there if isinstance(value, str | bool)})

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.columns import refuse_twice
-from tutelage_cli.data.row_numbers import COUNTED, TableRows, listed
+from tutelage_cli.data.columns import COUNTED, TableRows, listed, refuse_twice
 
 _LONGEST = 2**31 - 1
 """letters of a field; the csv module refuses more than 131,072 by itself"""
@@ -20,10 +19,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 class CsvColumns(dict[str, list[str]]):
     """The values of a csv file by column.
 
-    Args:
-        columns: The values, as many in each.
-        numbers: The spreadsheet's number of each row.
-        empty: Those of empty lines between them, which are passed over.
+    It has the spreadsheet's number of each row, and of empty lines, which are passed over.
     """
 
     def __init__(

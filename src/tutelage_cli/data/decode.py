@@ -1,17 +1,19 @@
-"""From stored pictures to bytes: upright, grey or RGB, all of one size."""
+"""From stored pictures to one tensor: upright, grey or RGB, all of one size."""
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from tutelage.errors import MissingExtraError, UsageError
+from tutelage_cli.data.reading import Reading
+from tutelage_cli.data.resize import Size, covering
 
 try:
     from PIL import Image, ImageOps, __version__
@@ -23,6 +25,8 @@ PILLOW = f"pillow {__version__}"
 _MOVING = ("GIF", "WEBP", "PNG", "TIFF", "AVIF")
 """formats whose frames are a film, or pages; others have a preview beside the picture"""
 _GREY = ("1", "L", "LA", "La")
+_LISTED = 20
+"""images named in a note"""
 
 
 class BrokenImageError(UsageError):
@@ -121,3 +125,74 @@ def _opened(data: bytes) -> Image.Image:
 
 def _size(pixels: np.ndarray) -> str:
     return f"{pixels.shape[-1]}x{pixels.shape[-2]}"
+
+
+class Gathered(NamedTuple):
+    """M of N pictures."""
+
+    images: UInt8[Tensor, "M C H W"]
+    rows: Int64[Tensor, "M"]
+    """which of the N they are, rising"""
+    notes: tuple[str, ...]
+    """what was left out and why, and of which images the first frame alone is read, a sentence
+    each"""
+
+
+def gather(
+    pictures: Iterable[tuple[str, Any]], count: int, reading: Reading, *, where: str, root: Path
+) -> Gathered:
+    """Decode images, resize them where ``Reading`` has a size, and stack them."""
+    rows: list[int] = []
+    broken: list[str] = []
+    moving: list[str] = []
+
+    def readable() -> Iterator[tuple[str, np.ndarray]]:
+        for row, (place, stored) in enumerate(pictures):
+            try:
+                picture = read_picture(stored, where=place, root=root)
+            except BrokenImageError as error:
+                message = str(error).removesuffix(".")
+                if reading.broken_images != "skip":
+                    raise BrokenImageError(
+                        f"{message}, or leave such images out: --broken-images skip."
+                    ) from error
+                known = message.removesuffix("; replace or remove it")
+                broken.append(known.replace(" cannot be read as an image", ""))
+                continue
+            rows.append(row)
+            if picture.moving:
+                moving.append(place)
+            yield place, _sized(picture.pixels, reading.image_size)
+
+    images = stack(readable(), count, where=where)
+    notes = _broken_notes(broken, where) + _frame_notes(moving, where)
+    return Gathered(images, torch.tensor(rows, dtype=torch.int64), notes)
+
+
+def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:
+    if side is None:
+        return pixels
+    image = torch.from_numpy(np.array(pixels, order="C"))  # a decoded picture is read-only
+    return covering(image[None], Size(side, side))[0].numpy()
+
+
+def _broken_notes(broken: list[str], where: str) -> tuple[str, ...]:
+    if not broken:
+        return ()
+    noun = (
+        "image that cannot be read is" if len(broken) == 1 else "images that cannot be read are"
+    )
+    return (f"{len(broken)} {noun} left out of {where}: {_first_lines(broken)}.",)
+
+
+def _frame_notes(moving: list[str], where: str) -> tuple[str, ...]:
+    if not moving:
+        return ()
+    noun = "image has" if len(moving) == 1 else "images have"
+    message = f"{len(moving)} {noun} several frames, of which the first is read, in {where}"
+    return (f"{message}: {_first_lines(moving)}.",)
+
+
+def _first_lines(lines: list[str]) -> str:
+    more = len(lines) - _LISTED
+    return "; ".join(lines[:_LISTED]) + (f"; and {more} more" if more > 0 else "")

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from tutelage.errors import UsageError
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
 from tutelage_cli.data.parquet_files import open_parquet, read_rows, schema_classes
-from tutelage_cli.data.row_numbers import TableRows
 
 HIGHEST = float(np.finfo(np.float32).max)
 

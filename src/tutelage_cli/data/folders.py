@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from tutelage.errors import UsageError, nearest, one_line
 from tutelage_cli.data.assemble import TEST_NAMES, Examples, choose
-from tutelage_cli.data.gather import gather
-from tutelage_cli.data.left_out import LeftOut, note_on
-from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.decode import gather
+from tutelage_cli.data.reading import STRICT, LeftOut, Reading, note_on
 
 EXTENSIONS = frozenset(
     f".{ending}"
@@ -42,9 +41,6 @@ def list_folders(root: Path, *, reading: Reading = STRICT) -> tuple[Listed, List
     folder and holds the images at any depth below. Classes and files come in sorted order.
     Names that begin with a dot, files with other endings, links to folders, and files
     beside the class folders are counted and named in the notes.
-
-    It is a UsageError if there are no class folders, one of them holds no image where
-    ``reading`` does not say otherwise, or the test split has a class that train lacks.
     """
     train, test = _split_folders(root)
     classes = tuple(folder.name for folder in class_folders(train))

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage_cli.data.arrow import (
+from tutelage_cli.data.assemble import Examples, choose, unread_parts
+from tutelage_cli.data.parquet import (
     ROWS,
     Stored,
     image_and_label,
     label_kind,
     read_stored,
 )
-from tutelage_cli.data.assemble import Examples, choose, unread_parts
 from tutelage_cli.data.parquet_files import declared_classes
 from tutelage_cli.data.reading import STRICT, Reading
 
@@ -32,12 +32,7 @@ except ImportError as error:
 
 
 def read_hub(
-    identity: str,
-    config: str | None,
-    *,
-    image_column: str | None,
-    label_column: str | None,
-    reading: Reading = STRICT,
+    identity: str, config: str | None, reading: Reading = STRICT
 ) -> tuple[Examples, Examples | None]:
     """The splits of a data set on the Hub, or of its copy in the local cache."""
     splits = _download(identity, config)
@@ -48,7 +43,7 @@ def read_hub(
     notes = unread_parts(named, where=identity)
 
     def examples(part: datasets.Dataset) -> Examples:
-        columns = image_and_label(part.column_names, image_column, label_column, where=identity)
+        columns = image_and_label(part.column_names, reading, where=identity)
         batches = part.select_columns(list(columns)).with_format("arrow").iter(ROWS)
         where = f"split {part.split} of {identity}"
         schema = part.features.arrow_schema

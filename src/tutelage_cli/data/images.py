@@ -1,14 +1,14 @@
-"""Labelled images held in memory as bytes."""
+"""Labelled images held in memory as bytes, with further facts about each if there are some."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.labelled import Labelled
+from tutelage_cli.data.labelled import Labelled, Splits
 
 
 @dataclass(frozen=True)
@@ -52,29 +52,55 @@ class ImageSet(Labelled):
         """The images of both."""
         return {"images": torch.cat([self.images, other.images])}
 
+    def refuse_unlike(self, test: Any) -> None:
+        """Refuse test images of another shape."""
+        ours, theirs = (tuple(part.images.shape[1:]) for part in (self, test))
+        if ours != theirs:
+            raise UsageError(
+                f"{self.name} has images [C, H, W] = {ours} in train and {theirs} in test; "
+                "bring all images to one size."
+            )
+
 
 @dataclass(frozen=True)
-class Splits:
-    """The two parts of a data set."""
+class Described:
+    """N labelled images, and facts about each."""
 
-    train: ImageSet
-    """for learning"""
-    test: ImageSet
-    """for the final figure only"""
-    notes: tuple[str, ...] = ()
-    """what is worth knowing about the source, a sentence each: what was left out of it, classes
-    that no example has, classes that may be one"""
+    images: ImageSet
+    facts: Mapping[str, Tensor]
+    """by name, each [N, ...]; who makes the images says which there are, and in which unit"""
 
     def __post_init__(self) -> None:
-        """Check that both parts have the same classes and shape."""
-        if self.train.classes != self.test.classes:
-            raise UsageError(
-                f"{self.train.name} has classes {', '.join(self.train.classes)} in train and "
-                f"{', '.join(self.test.classes)} in test; both must list the same."
-            )
-        train, test = (tuple(part.images.shape[1:]) for part in (self.train, self.test))
-        if train != test:
-            raise UsageError(
-                f"{self.train.name} has images [C, H, W] = {train} in train and {test} in "
-                "test; bring all images to one size."
-            )
+        """Check that there is one row of every fact for each image."""
+        for name, fact in self.facts.items():
+            if fact.shape[:1] != (len(self.images),):
+                raise UsageError(
+                    f"fact '{name}' of {self.images.name} has shape {tuple(fact.shape)}; give "
+                    f"one row for each of its {len(self.images)} images."
+                )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def rows(self, indices: Tensor) -> "Described":
+        """The images at the given places, with their facts."""
+        facts = {name: fact[indices] for name, fact in self.facts.items()}
+        return Described(self.images.rows(indices), facts)
+
+    def with_ids_from(self, first: int) -> "Described":
+        """The same under the ids ``first``, ``first + 1``, ..."""
+        ids = self.images.ids.new_tensor(range(first, first + len(self)))
+        return replace(self, images=replace(self.images, ids=ids, sources=()))
+
+
+class ThreeParts(NamedTuple):
+    """The training, held-out and test part."""
+
+    train: Described
+    held_out: Described
+    """no id of it is one of train's"""
+    test: Described
+
+    def splits(self) -> Splits[ImageSet]:
+        """Train and test without facts; the held-out part is left out."""
+        return Splits(self.train.images, self.test.images)

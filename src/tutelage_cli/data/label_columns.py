@@ -8,11 +8,16 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.classes import ClassLookup, class_names, encode, unlabelled
-from tutelage_cli.data.id_columns import refuse_ids
+from tutelage_cli.data.classes import (
+    ClassLookup,
+    class_names,
+    encode,
+    refuse_ids,
+    unlabelled,
+)
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.label_values import is_missing, literal
 from tutelage_cli.data.reading import Reading
-from tutelage_cli.data.row_numbers import TableRows
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,7 @@ def refuse_mixed(kinds: Sequence[tuple[str, str]]) -> None:
 
 
 def joined(columns: Sequence[LabelColumn]) -> LabelColumn:
-    """The labels of files that follow one another.
-
-    Note: raises ``UsageError`` where a number names no class.
-    """
+    """The labels of files that follow one another."""
     rows = TableRows(tuple(file for column in columns for file in column.rows.files))
     declared = list(dict.fromkeys(c.declared for c in columns if c.declared is not None))
     if len(declared) < 2:
@@ -110,10 +112,7 @@ def class_numbers(
     beside: LabelColumn | None = None,
     of: str = "",
 ) -> tuple[Int64[Tensor, "N"], tuple[str, ...]]:
-    """The class of each label, and what was left out.
-
-    Note: raises ``UsageError`` where a label names no class, with both files.
-    """
+    """The class of each label, and what was left out."""
     without = unlabelled(column.values, reading, column.declared)
     # a number may be the place of a class where one of the two parts names them in order
     declared = (column.declared, None if beside is None else beside.declared)

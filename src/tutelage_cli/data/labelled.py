@@ -1,16 +1,17 @@
-"""Labelled examples held in memory, whatever they are."""
+"""Labelled examples held in memory, whatever they are, as a train and a test split."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, ClassVar, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
 
-Set = TypeVar("Set", bound="Labelled")
+Own = TypeVar("Own", bound="Labelled")
+"""the subclass"""
 
 
 class Labelled(ABC):
@@ -47,7 +48,7 @@ class Labelled(ABC):
     def tensors(self) -> tuple[Tensor, ...]:
         """All that decides what a student sees."""
 
-    def rows(self: Set, indices: Tensor) -> Set:
+    def rows(self: Own, indices: Tensor) -> Own:
         """The examples at the given places, in that order, with the ids they had."""
         columns = {k: v[indices] for k, v in vars(self).items() if isinstance(v, Tensor)}
         return replace(cast(Any, self), **columns, **self.other_rows(indices))
@@ -58,8 +59,8 @@ class Labelled(ABC):
         return {}
 
     def concatenated(
-        self: Set, other: "Labelled", ids: Tensor | None = None, names: tuple[str, ...] = ()
-    ) -> Set:
+        self: Own, other: "Labelled", ids: Tensor | None = None, names: tuple[str, ...] = ()
+    ) -> Own:
         """These examples and, after them, others; by default under ids that none here has."""
         if ids is None:
             first = int(self.ids.max()) + 1 if len(self) else 0
@@ -71,7 +72,10 @@ class Labelled(ABC):
     def columns_with(self, other: Any) -> dict[str, Any]:
         """The columns of this kind of examples, those of others after them."""
 
-    def with_labels(self: Set, labels: Tensor) -> Set:
+    def refuse_unlike(self, test: Any) -> None:  # noqa: B027 - texts may differ in length
+        """Refuse a test split whose examples have another shape than these."""
+
+    def with_labels(self: Own, labels: Tensor) -> Own:
         """The same examples under other labels."""
         return replace(cast(Any, self), labels=labels)
 
@@ -90,3 +94,29 @@ class Labelled(ABC):
                 f"row {row} of {self.name} has label {int(self.labels[row])}; "
                 f"allowed: 0..{len(self.classes) - 1}, the places in classes."
             )
+
+
+Set = TypeVar("Set", bound=Labelled)
+SetCo = TypeVar("SetCo", bound=Labelled, covariant=True)
+
+
+@dataclass(frozen=True)
+class Splits(Generic[SetCo]):
+    """The two splits of a data set, with the same classes."""
+
+    train: SetCo
+    """for learning"""
+    test: SetCo
+    """for the final figure only"""
+    notes: tuple[str, ...] = ()
+    """what is worth knowing about the source, a sentence each: what was left out of it, classes
+    that no example has, classes that may be one"""
+
+    def __post_init__(self) -> None:
+        """Check that both splits have the same classes and shape."""
+        if self.train.classes != self.test.classes:
+            raise UsageError(
+                f"{self.train.name} has classes {', '.join(self.train.classes)} in train and "
+                f"{', '.join(self.test.classes)} in test; both must list the same."
+            )
+        self.train.refuse_unlike(self.test)

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tutelage.errors import UsageError, first_few
-from tutelage_cli.data.columns import NAME_COLUMNS
+from tutelage_cli.data.columns import NAME_COLUMNS, TableRows
 from tutelage_cli.data.label_values import is_missing, whole_number
-from tutelage_cli.data.row_numbers import TableRows
 
 ROW_COUNTERS = ("", "unnamed: 0", "__index_level_0__")
 """what pandas calls the numbers of a table's rows, which may say nothing but their order"""
@@ -99,18 +98,7 @@ def match_of(
     """For each example its row of a table, and the column that says so.
 
     A column of names is taken before one of ids; of ids, those that the examples have, else
-    one that counts from 0 or from 1.
-
-    Args:
-        columns: Of the table.
-        examples: Whose rows are searched.
-        rows: Where the table's rows are, for messages.
-        without: Columns that hold something else.
-
-    Returns:
-        The rows; None where no column says which example a row is about.
-
-    Note: raises ``UsageError`` where such a column does not fit, or two disagree.
+    one that counts from 0 or from 1. None where no column says it; refused where two disagree.
     """
     keys = [k for k in key_columns(columns, (*NAME_COLUMNS, *ID_COLUMNS)) if k not in without]
     keys = [k for k in keys if not all(map(is_missing, columns[k]))]
@@ -151,10 +139,7 @@ def _matches(
 
 
 def base_of(found: Collection[int], examples: Known) -> int | None:
-    """From which number ids of a table count: 0 or 1; None where they fit neither.
-
-    Note: raises ``UsageError`` where they fit both.
-    """
+    """From which number ids count: 0 or 1; None where they fit neither, refused where both."""
     ids, there = set(examples.ids), set(found)
     top = examples.rows or max(there, default=0) + 1
 

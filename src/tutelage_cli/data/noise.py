@@ -10,8 +10,30 @@ from torch import Tensor
 
 from tutelage.errors import UsageError, nearest
 from tutelage_cli.data.sources import is_named
-from tutelage_cli.data.superclasses import superclasses_of
 
+SUPERCLASSES = {
+    "aquatic_mammals": "beaver dolphin otter seal whale",
+    "fish": "aquarium_fish flatfish ray shark trout",
+    "flowers": "orchid poppy rose sunflower tulip",
+    "food_containers": "bottle bowl can cup plate",
+    "fruit_and_vegetables": "apple mushroom orange pear sweet_pepper",
+    "household_electrical_devices": "clock keyboard lamp telephone television",
+    "household_furniture": "bed chair couch table wardrobe",
+    "insects": "bee beetle butterfly caterpillar cockroach",
+    "large_carnivores": "bear leopard lion tiger wolf",
+    "large_man-made_outdoor_things": "bridge castle house road skyscraper",
+    "large_natural_outdoor_scenes": "cloud forest mountain plain sea",
+    "large_omnivores_and_herbivores": "camel cattle chimpanzee elephant kangaroo",
+    "medium_mammals": "fox porcupine possum raccoon skunk",
+    "non-insect_invertebrates": "crab lobster snail spider worm",
+    "people": "baby boy girl man woman",
+    "reptiles": "crocodile dinosaur lizard snake turtle",
+    "small_mammals": "hamster mouse rabbit shrew squirrel",
+    "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
+    "vehicles_1": "bicycle bus motorcycle pickup_truck train",
+    "vehicles_2": "lawn_mower rocket streetcar tank tractor",
+}
+"""names of the classes by superclass"""
 KINDS = ("none", "uniform", "flip", "flip2", "hierarchical")
 HUMAN = "human"
 """not drawn: the labels that people gave (``data.human_labels``)"""
@@ -31,6 +53,18 @@ _ONLY = {
 """kinds that go with one data set: its name, and why"""
 _TARGETS = {"flip": 1, "flip2": 2}
 """how many other classes take the mass that leaves a class"""
+
+
+def superclasses_of(classes: tuple[str, ...]) -> tuple[int, ...]:
+    """The superclass of every class."""
+    known = {name: n for n, names in enumerate(SUPERCLASSES.values()) for name in names.split()}
+    if set(classes) != set(known) or len(classes) != len(known):
+        raise UsageError(
+            "label noise 'hierarchical' needs the 100 classes of CIFAR-100, which have "
+            f"superclasses, but there are {len(classes)}: {', '.join(classes[:5])}, ...; use "
+            "'uniform' or 'flip2'."
+        )
+    return tuple(known[name] for name in classes)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage_cli.data.labelled import Labelled
@@ -29,12 +29,6 @@ def content_numbers(*parts: Labelled) -> tuple[Int64[Tensor, "_"], ...]:
         )
         for part in parts
     )
-
-
-def copies_of(of: Labelled, among: Labelled) -> Bool[Tensor, "N"]:
-    """Which examples have a copy in another set."""
-    own, others = content_numbers(of, among)
-    return torch.isin(own, others)
 
 
 class Overlap(NamedTuple):

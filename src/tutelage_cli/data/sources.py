@@ -7,17 +7,16 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.images import Splits
-from tutelage_cli.data.local import KNOWN, load_known
-from tutelage_cli.data.mnist5k import NAME as MNIST5K
-from tutelage_cli.data.mnist5k import read_mnist5k
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.local import KNOWN, MNIST5K, load_known, read_mnist5k
 from tutelage_cli.data.overlap import content_numbers, tested_on_training
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.stored import is_source, load_stored, refuse_columns
 from tutelage_cli.data.synthetic import named
 
 _LOG = logging.getLogger(__name__)
-WORDS: Mapping[str, Callable[[], Splits]] = {
+WORDS: Mapping[str, Callable[[], Splits[ImageSet]]] = {
     MNIST5K: read_mnist5k,
     "rotated-mnist": named.rotated_mnist,
     "rotated-mnist-overlapping": named.rotated_mnist_overlapping,
@@ -33,15 +32,9 @@ def is_named(source: str) -> bool:
     return source in WORDS or (source in KNOWN and not Path(source).exists())
 
 
-def load(
-    source: str,
-    *,
-    image_column: str | None = None,
-    label_column: str | None = None,
-    reading: Reading = STRICT,
-) -> Splits:
+def load(source: str, reading: Reading = STRICT) -> Splits[ImageSet]:
     """``read``, and a note, which is logged, of test images that are training images, too."""
-    splits = read(source, image_column=image_column, label_column=label_column, reading=reading)
+    splits = read(source, reading)
     numbers = content_numbers(splits.train, splits.test)
     note = tested_on_training(splits.train, splits.test, *numbers)
     if not note:
@@ -50,13 +43,7 @@ def load(
     return replace(splits, notes=(*splits.notes, note))
 
 
-def read(
-    source: str,
-    *,
-    image_column: str | None = None,
-    label_column: str | None = None,
-    reading: Reading = STRICT,
-) -> Splits:
+def read(source: str, reading: Reading = STRICT) -> Splits[ImageSet]:
     """The images and labels of a source, as a train and a test split.
 
     A source is, tried in this order,
@@ -67,19 +54,18 @@ def read(
     * the name of a well-known set (see :func:`tutelage_cli.data.local.load_known`);
     * the id of a Hugging Face data set: ``name``, ``owner/name``, or either with ``:config``.
     """
-    columns = {"image_column": image_column, "label_column": label_column}
     if source in WORDS:
-        refuse_columns(source, **columns)
+        refuse_columns(source, reading)
         return WORDS[source]()
     if is_named(source):
-        return load_known(source, **columns, reading=reading)
+        return load_known(source, reading)
     if not is_source(source):
         raise UsageError(
             f"'{source}' is not a source of data; give one of the words {', '.join(WORDS)}, an "
             "existing folder, .csv or .parquet file, or a Hugging Face data set id such as "
             f"owner/name.{_named_alike(Path(source))}"
         )
-    return load_stored(source, **columns, reading=reading)
+    return load_stored(source, reading)
 
 
 def _named_alike(path: Path) -> str:

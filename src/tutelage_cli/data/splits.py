@@ -1,4 +1,4 @@
-"""Random rows of a data set, with its classes in balance."""
+"""Random rows of a data set: with its classes in balance, or with a long tail of them."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.labelled import Set, Splits
 
 _HOLD_OUT_SEED = 0
 _HOLD_OUT = 5
@@ -100,13 +100,10 @@ def limit_rows(
     return _drawn(labels, quota, torch.Generator().manual_seed(seed))[0]
 
 
-def hold_out(images: ImageSet) -> Splits:
-    """A fixed fifth of every class as test split, the rest as train split.
-
-    It is a UsageError if no class has two images.
-    """
-    train, test = held_out_rows(images.labels, len(images.classes), name=images.name)
-    return Splits(images.rows(train), images.rows(test))
+def hold_out(examples: Set) -> Splits[Set]:
+    """A fixed fifth of every class as test split, the rest as train split."""
+    train, test = held_out_rows(examples.labels, len(examples.classes), name=examples.name)
+    return Splits(examples.rows(train), examples.rows(test))
 
 
 def held_out_rows(
@@ -142,3 +139,31 @@ def _drawn(labels: Tensor, quota: Tensor, generator: torch.Generator) -> tuple[T
 
 
 HELD_OUT_NAMES = ("validation", "valid", "val", "dev")
+
+
+def long_tailed_rows(
+    labels: Int64[Tensor, "N"], factor: float, classes: int, *, seed: int
+) -> Int64[Tensor, "M"]:
+    """Random rows such that class c keeps ``n factor^(-c / (C - 1))`` of them.
+
+    With n the size of the smallest class, the first class keeps n and the last n / factor;
+    each keeps one at least.
+
+    Source: Cui et al. 2019, "Class-Balanced Loss Based on Effective Number of Samples".
+    """
+    if not 1 <= factor < float("inf"):
+        raise UsageError(
+            f"--imbalance is {factor:g}; allowed: 1 (none) and above, such as 100."
+        )
+    counts = torch.bincount(labels, minlength=classes)
+    if not int(counts.min()):
+        empty = int(counts.argmin())
+        raise UsageError(f"--imbalance needs images of every class; {empty} has none.")
+    largest, chosen = int(counts.min()), []
+    for c in range(classes):
+        share = factor ** (-c / max(classes - 1, 1))
+        rows = (labels == c).nonzero().flatten()
+        draws = torch.Generator().manual_seed(mixed_seed(seed, c))
+        order = torch.randperm(len(rows), generator=draws)
+        chosen.append(rows[order[: max(1, int(largest * share))]])
+    return torch.cat(chosen).sort().values

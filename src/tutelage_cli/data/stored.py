@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.assemble import Examples, assemble, choose
+from tutelage_cli.data.assemble import Examples, assemble_images, choose
 from tutelage_cli.data.cache import cached
 from tutelage_cli.data.decode import PILLOW
 from tutelage_cli.data.folders import class_folders, folder_files, list_folders, read_listed
-from tutelage_cli.data.images import Splits
-from tutelage_cli.data.left_out import unread_tables
-from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
-from tutelage_cli.data.reading import STRICT, Reading
-from tutelage_cli.data.saved import refuse_saved
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet, refuse_saved
+from tutelage_cli.data.reading import STRICT, Reading, unread_tables
 from tutelage_cli.data.tables import (
     listed_files,
     lists_images,
@@ -32,13 +31,7 @@ _LOG = logging.getLogger(__name__)
 _HUB_ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
 
 
-def load_stored(
-    source: str,
-    *,
-    image_column: str | None = None,
-    label_column: str | None = None,
-    reading: Reading = STRICT,
-) -> Splits:
+def load_stored(source: str, reading: Reading = STRICT) -> Splits[ImageSet]:
     """The images and labels of a source, as a train and a test split.
 
     A source is, tried in this order,
@@ -55,7 +48,6 @@ def load_stored(
     All but a data set of the Hub is decoded once and then read from the user's cache folder,
     for as long as its files stay the same (see :func:`tutelage_cli.data.cache.cached`).
     """
-    columns = {"image_column": image_column, "label_column": label_column}
     path = Path(source).expanduser()
     if not is_source(source):
         raise UsageError(
@@ -66,19 +58,19 @@ def load_stored(
         identity, _, config = source.partition(":")
         from tutelage_cli.data.hub import read_hub  # its client takes seconds to import
 
-        found = read_hub(identity, config or None, **columns, reading=reading)
-        return _logged(assemble(*found, name=source, reading=reading))
+        found = read_hub(identity, config or None, reading)
+        return _logged(assemble_images(*found, name=source, reading=reading))
     place = path.resolve()
-    local = _find(path, reading, **columns)
+    local = _find(path, reading)
     splits = cached(
-        lambda: assemble(*local.read(), name=place.name, reading=reading),
+        lambda: assemble_images(*local.read(), name=place.name, reading=reading),
         files=local.files,
-        arguments=[PILLOW, str(place), image_column, label_column, repr(reading)],
+        arguments=[PILLOW, str(place), repr(reading)],
     )
     return _logged(replace(splits, notes=local.notes + splits.notes))
 
 
-def _logged(splits: Splits) -> Splits:
+def _logged(splits: Splits[ImageSet]) -> Splits[ImageSet]:
     for note in splits.notes:
         _LOG.warning(note)
     return splits
@@ -93,11 +85,7 @@ def is_source(source: str) -> bool:
 
 
 def image_files(
-    source: str,
-    *,
-    image_column: str | None = None,
-    label_column: str | None = None,
-    reading: Reading = STRICT,
+    source: str, reading: Reading = STRICT
 ) -> tuple[Sequence[Path], Sequence[Path] | None]:
     """The file of each row of the train and of the test split, by id.
 
@@ -107,11 +95,9 @@ def image_files(
     path = Path(source).expanduser().resolve()
     if not path.exists() or parquet_of(path):
         return (), None
-    columns = {"image_column": image_column, "label_column": label_column}
-    if tables := tables_of(path, **columns):
+    if tables := tables_of(path, reading):
         train, test = choose(tables, where=str(path))
-        listed = partial(listed_files, **columns)
-        return listed(train), None if test is None else listed(test)
+        return listed_files(train, reading), test and listed_files(test, reading)
     first, second = list_folders(path, reading=reading)
     return first.files, None if second is None else second.files
 
@@ -126,21 +112,18 @@ class _Found(NamedTuple):
     """what is left out of it, which may change while these files do not"""
 
 
-def _find(
-    path: Path, reading: Reading, *, image_column: str | None, label_column: str | None
-) -> _Found:
-    columns = {"image_column": image_column, "label_column": label_column}
+def _find(path: Path, reading: Reading) -> _Found:
     refuse_saved(path)
     if parquet := parquet_of(path):
-        files = parquet_files(parquet, image_column=image_column)
+        files = parquet_files(parquet, reading)
         used = [file for part in _chosen(parquet, path) for file in part]
-        read = partial(read_parquet, parquet, **columns, reading=reading)
+        read = partial(read_parquet, parquet, reading)
         return _Found(files, read, unread_tables(path, used))
-    if tables := tables_of(path, **columns):
-        read = partial(read_tables, tables, **columns, reading=reading)
+    if tables := tables_of(path, reading):
+        read = partial(read_tables, tables, reading)
         notes = unread_tables(path, _chosen(tables, path))
-        return _Found(table_files(tables, **columns), read, notes)
-    refuse_columns(str(path), **columns)
+        return _Found(table_files(tables, reading), read, notes)
+    refuse_columns(str(path), reading)
     train, test = list_folders(path, reading=reading)
     parts = (train, *(() if test is None else (test,)))
     notes = tuple(note for part in parts for note in part.notes)
@@ -167,23 +150,21 @@ def parquet_of(path: Path) -> Mapping[str, Sequence[Path]]:
     return {"train": [path]} if path.suffix.casefold() == ".parquet" else {}
 
 
-def tables_of(
-    path: Path, *, image_column: str | None, label_column: str | None
-) -> Mapping[str, Path]:
+def tables_of(path: Path, reading: Reading) -> Mapping[str, Path]:
     """The CSV file of each split of a path, if it is or holds such that list images."""
     if not path.is_dir():
         return {"train": path}
     tables = table_splits(path)
-    columns = {"image_column": image_column, "label_column": label_column}
     # A csv file next to class folders may be about something else.
-    if tables and class_folders(path) and not lists_images(tables["train"], **columns):
+    if tables and class_folders(path) and not lists_images(tables["train"], reading):
         return {}
     return tables
 
 
-def refuse_columns(source: str, *, image_column: str | None, label_column: str | None) -> None:
+def refuse_columns(source: str, reading: Reading) -> None:
     """Refuse the name of a column for a source without columns."""
-    for option, column in (("--image-column", image_column), ("--label-column", label_column)):
+    columns = {"--image-column": reading.image_column, "--label-column": reading.label_column}
+    for option, column in columns.items():
         if column is not None:
             raise UsageError(
                 f"{option} is '{column}', but {source} has no columns; leave {option} out."

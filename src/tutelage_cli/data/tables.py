@@ -1,26 +1,21 @@
 """Csv files that list the path and the label of every image."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import TEST_NAMES, Examples, choose
 from tutelage_cli.data.columns import PATH_COLUMNS, pick
 from tutelage_cli.data.csv_files import CsvColumns, read_csv
-from tutelage_cli.data.gather import gather
+from tutelage_cli.data.decode import gather
 from tutelage_cli.data.label_values import literal
-from tutelage_cli.data.left_out import is_table
-from tutelage_cli.data.reading import STRICT, Reading
+from tutelage_cli.data.reading import STRICT, Reading, is_table
 
 LABEL_COLUMNS = ("label", "target", "class")
 
 
 def read_tables(
-    files: Mapping[str, Path],
-    *,
-    image_column: str | None,
-    label_column: str | None,
-    reading: Reading = STRICT,
+    files: Mapping[str, Path], reading: Reading = STRICT
 ) -> tuple[Examples, Examples | None]:
     """The splits of csv files.
 
@@ -31,7 +26,7 @@ def read_tables(
     train, test = choose(files, where=str(next(iter(files.values())).parent))
 
     def examples(file: Path) -> Examples:
-        columns, places, labels = _rows(file, image_column, label_column)
+        columns, places, labels = _rows(file, reading)
         pictures = (
             (f"{place} (row {row} of {file.name}, the header is row 1)", place)
             for row, place in zip(columns.numbers, places, strict=True)
@@ -72,61 +67,42 @@ def table_splits(folder: Path) -> dict[str, Path]:
     return {"train": files[0]} if files else {}
 
 
-def table_files(
-    files: Mapping[str, Path], *, image_column: str | None, label_column: str | None
-) -> list[Path]:
-    """The files that :func:`read_tables` takes images and labels from.
-
-    It is a UsageError if a table cannot be read, or a column is missing.
-    """
+def table_files(files: Mapping[str, Path], reading: Reading) -> list[Path]:
+    """The files that :func:`read_tables` takes images and labels from."""
     tables = choose(files, where=str(next(iter(files.values())).parent))
     return [
         place
         for file in tables
         if file is not None
-        for place in (file, *_rows(file, image_column, label_column)[1])
+        for place in (file, *_rows(file, reading)[1])
     ]
 
 
-def listed_files(
-    file: Path, *, image_column: str | None, label_column: str | None
-) -> list[Path]:
+def listed_files(file: Path, reading: Reading) -> list[Path]:
     """The file of each row of a csv file of images."""
-    return _rows(file, image_column, label_column)[1]
+    return _rows(file, reading)[1]
 
 
-def lists_images(file: Path, *, image_column: str | None, label_column: str | None) -> bool:
-    """Whether a csv file has a column of paths and one of labels, or several that may be it.
-
-    Note: raises ``UsageError`` where a file named train cannot be read; any other may be about
-    something else.
-    """
+def lists_images(file: Path, reading: Reading = STRICT) -> bool:
+    """Whether a csv file has a column of paths and one of labels, or several that may be it."""
     try:
         names = {name.strip().casefold() for name in read_csv(file)}
     except UsageError:
         if file.stem.casefold() == "train":
             raise
         return False
-    wanted = ((image_column, PATH_COLUMNS), (label_column, LABEL_COLUMNS))
+    wanted = ((reading.image_column, PATH_COLUMNS), (reading.label_column, LABEL_COLUMNS))
     return all(names & ({own.casefold()} if own else {*known}) for own, known in wanted)
 
 
-def _columns(
-    names: Sequence[str], image: str | None, label: str | None, file: Path
-) -> tuple[str, str]:
+def _rows(file: Path, reading: Reading) -> tuple[CsvColumns, list[Path], list[str]]:
+    columns, named, where = read_csv(file), reading.image_column, str(file)
     paths = "--image-column, or one of texts with --text-column"
-    option = "--image-column" if image is not None else paths
-    return (
-        pick(names, image, PATH_COLUMNS, option=option, where=str(file)),
-        pick(names, label, LABEL_COLUMNS, option="--label-column", where=str(file)),
+    option = "--image-column" if named is not None else paths
+    path = pick(list(columns), named, PATH_COLUMNS, option=option, where=where)
+    label = pick(
+        list(columns), reading.label_column, LABEL_COLUMNS, option="--label-column", where=where
     )
-
-
-def _rows(
-    file: Path, image_column: str | None, label_column: str | None
-) -> tuple[CsvColumns, list[Path], list[str]]:
-    columns = read_csv(file)
-    path, label = _columns(list(columns), image_column, label_column, file)
     places = [_resolved(file.parent, place) for place in columns[path]]
     return columns, places, columns[label]
 

@@ -16,10 +16,10 @@ def files_of_images(settings: TrainSettings) -> list[Sequence[Path]]:
     """
     if is_named(settings.data):
         return []
-    train, test = image_files(
-        settings.data,
+    reading = Reading(
+        empty_classes=settings.empty_classes,
         image_column=settings.image_column,
-        label_column=settings.label_column if settings.labels_from is None else None,
-        reading=Reading(empty_classes=settings.empty_classes),
+        label_column=settings.data_label_column,
     )
+    train, test = image_files(settings.data, reading)
     return [train, train if test is None else test] if train else []

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError, first_few
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.example_columns import finite
-from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.inspect.example_tables import PROBABILITY, ExampleTable
 from tutelage_cli.inspect.out_of_fold import with_probabilities
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.columns import NAME_COLUMNS
+from tutelage_cli.data.columns import NAME_COLUMNS, TableRows
 from tutelage_cli.data.csv_files import CsvColumns
 from tutelage_cli.data.example_columns import finite, read_columns, rows_of
 from tutelage_cli.data.label_values import alike, literal, whole_number
-from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.inspect.example_tables import PROBABILITY, ExampleTable, HeldOutTable
 
 GIVEN_COLUMNS = ("given", "label")

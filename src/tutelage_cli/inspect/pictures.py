@@ -16,7 +16,7 @@ from tutelage_cli.report import elements, formats
 from tutelage_cli.report.pictures import pictured
 from tutelage_cli.train.material import read_source
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import raw_examples
+from tutelage_cli.train.students import raw_examples
 
 
 class Gallery(NamedTuple):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.job import Job
-from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.stored import stored_settings
+from tutelage_cli.train.settings import TrainSettings, stored_settings
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,7 @@ class Run:
 
 
 def open_run(folder: Path) -> Run:
-    """Find out what a run has got.
-
-    Note: raises ``UsageError`` where there is none, or its settings are damaged.
-    """
+    """Find out what a run has got."""
     settings = stored_settings(folder)
     finished = {
         arm: tuple(

@@ -5,9 +5,16 @@ a file. ``HEADER`` and ``rows`` give the same table to a terminal. Records are o
 section without its record is left out.
 """
 
-from tutelage_cli.report.content import Arm, ClassWeights, Curve, Examples, RunContent
-from tutelage_cli.report.distributions import Augmentation, Splits
-from tutelage_cli.report.examples import Copied, Copies, Picture, Pictures, Sentence, Sentences
+from tutelage_cli.report.content import (
+    Arm,
+    Augmentation,
+    ClassWeights,
+    Curve,
+    Example,
+    Examples,
+    LeastTrusted,
+    RunContent,
+)
 from tutelage_cli.report.page import render, write
 from tutelage_cli.report.table import HEADER, caption, rows
 
@@ -16,16 +23,11 @@ __all__ = [
     "Arm",
     "Augmentation",
     "ClassWeights",
-    "Copied",
-    "Copies",
     "Curve",
+    "Example",
     "Examples",
-    "Picture",
-    "Pictures",
+    "LeastTrusted",
     "RunContent",
-    "Sentence",
-    "Sentences",
-    "Splits",
     "caption",
     "render",
     "rows",

@@ -1,11 +1,16 @@
 """A learned augmentation policy: how likely each operation is kept, and how strong it is."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import altair as alt
 import numpy as np
 
 from tutelage_cli.report import elements, formats, plots, styles
-from tutelage_cli.report.bars import bars
-from tutelage_cli.report.content import RunContent
-from tutelage_cli.report.distributions import Augmentation
+from tutelage_cli.report.channels import TOOLTIP, with_range
+from tutelage_cli.report.content import Augmentation, RunContent
+from tutelage_cli.report.interactive import drawing
+from tutelage_cli.report.styles import BLUE, INK
 
 MOST = 3
 """operations whose history is drawn, of those kept most and of those kept least"""
@@ -57,7 +62,7 @@ def _bars(
         if len(values) > 1
     }
     title = f"{caption}, by operation."
-    drawing = bars(shown, label, ends=ends, mark=f"{mark}-{label}", title=title)
+    drawing = bar_chart(shown, label, ends=ends, mark=f"{mark}-{label}", title=title)
     return elements.chart(caption, drawing)
 
 
@@ -84,3 +89,46 @@ def _over_time(of: Augmentation, order: np.ndarray, mark: str) -> str:
         chart = elements.chart(f"{caption} over training{one}", drawing)
         parts += f"<div>{chart}{key}</div>"
     return f'<div class="charts">{parts}</div>'
+
+
+def bar_chart(
+    values: Mapping[str, float],
+    label: str,
+    *,
+    mark: str,
+    title: str,
+    ends: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+) -> str:
+    """Named values as bars, the first on top."""
+    cells = [
+        (name, with_range(value, *ends.get(name, (value, value))))
+        for name, value in values.items()
+    ]
+    rows = [
+        {
+            "name": name,
+            "value": value,
+            "low": low,
+            "high": high,
+            "tooltip": f"{name}: {value_text}",
+        }
+        for (name, value), (_, value_text) in zip(values.items(), cells, strict=True)
+        for low, high in (ends.get(name, (value, value)),)
+    ]
+    header = ("name", label)
+    y = alt.Y(
+        "name:N", sort=None, title=None, axis=alt.Axis(grid=False, ticks=False, domain=False)
+    )
+    base = alt.Chart().encode(y=y, tooltip=TOOLTIP)
+    bar = base.mark_bar(color=BLUE, height={"band": 0.65}).encode(
+        x=alt.X("value:Q", title=label, scale=alt.Scale(zero=True))
+    )
+    across = base.mark_rule(color=INK, strokeWidth=1.4, aria=False).encode(
+        x="low:Q", x2="high:Q"
+    )
+    layers = (bar, across) if ends else (bar,)
+    chart = alt.layer(*layers, data=alt.NamedData("rows")).properties(
+        height=56 + 17 * len(values)
+    )
+    data = {"rows": rows}
+    return drawing(chart, mark=mark, title=title, data=data, numbers=(header, cells))

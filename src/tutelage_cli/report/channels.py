@@ -36,12 +36,7 @@ class HasStyle(Protocol):
 
 
 class Channels:
-    """Encoding channels of lines or points, by their index in the field ``of``.
-
-    Args:
-        of: The lines or kinds.
-        legend: The legend in the chart; by default there is none, because a page has its own.
-    """
+    """Encoding channels of lines or points, by their index in the field ``of``."""
 
     def __init__(self, of: Iterable[HasStyle], legend: alt.Legend | None = None) -> None:
         found = [one.style for one in of]

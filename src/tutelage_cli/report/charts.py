@@ -9,9 +9,8 @@ from tutelage_cli.report import distrust, formats, plots, styles
 from tutelage_cli.report.channels import Kind, tooltip
 from tutelage_cli.report.content import ClassWeights, Curve, Examples
 from tutelage_cli.report.grid import Grid, grid
-from tutelage_cli.report.plots import Line
+from tutelage_cli.report.plots import Line, Track, track
 from tutelage_cli.report.styles import LineStyle
-from tutelage_cli.report.tracks import Track, track
 
 MOST_POINTS, ALL_POINTS = 1500, 4000  # in one chart, and in those of all arms of a page
 LEAST_LOSS = 1e-4  # smaller losses are drawn at this value, for the logarithmic axis

@@ -5,13 +5,77 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from jaxtyping import Float, Integer
+from jaxtyping import Float, Integer, UInt8
 
-from tutelage_cli.report.distributions import Augmentation, Splits
-from tutelage_cli.report.examples import Copies, Pictures, Sentences
-from tutelage_cli.report.lengths import same_length
-
+Pixels = UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"]
+"""grey or colour, in bytes"""
 PerSeed = tuple[float, ...]
+
+
+def same_length(owner: str, length: int, **fields: tuple | np.ndarray | None) -> None:
+    """Refuse fields that do not hold ``length`` values."""
+    for name, values in fields.items():
+        if values is not None and len(values) != length:
+            raise ValueError(f"{owner}: {name} holds {len(values)} values, expected {length}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Augmentation:
+    """A learned augmentation policy at the end of training, for every seed of an arm."""
+
+    arm: str
+    operations: tuple[str, ...]
+    keep: Float[np.ndarray, "S A"]
+    """Probability that an operation that was drawn is applied; 0.5 initially."""
+    level: Float[np.ndarray, "S A"]
+    """Expected level where it is applied; NaN for an operation without levels."""
+    highest: int
+    """Levels are 0 to this."""
+    how_many: Float[np.ndarray, "S R"]
+    """Probability of 1..R operations."""
+    steps: tuple[int, ...]
+    """Augmented steps before each stored point of the history, first seed."""
+    past: Float[np.ndarray, "T A 2"]
+    """Probability to be kept and expected level at each point of the history, first seed."""
+
+    def __post_init__(self) -> None:
+        shapes = (self.keep.shape[1], self.level.shape[1], self.past.shape[1])
+        if set(shapes) != {len(self.operations)}:
+            raise ValueError(
+                f"augmentation of {self.arm!r}: arrays of {shapes} operations, expected "
+                f"{len(self.operations)}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One training example, as a picture or as text; labels are class names."""
+
+    shown: Pixels | str
+    id: int
+    given: str
+    predicted: str
+    true: str | None
+    weight: float
+    loss: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.shown, str):
+            return
+        shape, kind = self.shown.shape, self.shown.dtype
+        if kind != np.uint8 or len(shape) not in {2, 3} or shape[2:] not in {(), (3,)}:
+            raise ValueError(
+                f"image of example {self.id} is {kind}{list(shape)}; "
+                "allowed: uint8 [H, W] or [H, W, 3]."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class LeastTrusted:
+    """The examples of lowest weight in one seed of a taught arm, the lowest first."""
+
+    arm: str
+    items: tuple[Example, ...]
 
 
 @dataclass(frozen=True)
@@ -134,17 +198,13 @@ class RunContent:
     arms: tuple[Arm, ...]
     curves: tuple[Curve, ...]
     examples: tuple[Examples, ...]
-    pictures: tuple[Pictures, ...]
+    least_trusted: tuple[LeastTrusted, ...]
     verdict: tuple[str, ...]
     """Sentences; the first is the headline."""
     settings: Mapping[str, str]
     environment: Mapping[str, str]
     augmentations: tuple[Augmentation, ...] = ()
     by_class: tuple[ClassWeights, ...] = ()
-    sentences: tuple[Sentences, ...] = ()
-    """In place of pictures, where examples are text."""
-    splits: tuple[Splits, ...] = ()
-    copies: tuple[Copies, ...] = ()
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
@@ -152,12 +212,9 @@ class RunContent:
             raise ValueError(f"arm names must differ, got {names}.")
         single = (
             self.examples,
-            self.pictures,
+            self.least_trusted,
             self.augmentations,
             self.by_class,
-            self.sentences,
-            self.splits,
-            self.copies,
         )
         for record in (*self.curves, *chain(*single)):
             if record.arm not in names:

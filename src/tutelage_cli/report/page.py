@@ -1,6 +1,6 @@
 """The report of one run as a single HTML file that needs nothing else."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -9,18 +9,26 @@ from string import Template
 from tutelage.storage.atomic_files import atomic_path
 from tutelage_cli.report import (
     augmentation,
-    copies,
+    charts,
     elements,
     interactive,
-    sections,
-    splits,
+    styles,
+    table,
     teacher,
-)
-from tutelage_cli.report import (
-    styles as styles,
 )
 from tutelage_cli.report.content import RunContent
 
+NOTES = (
+    "Over seeds: test accuracy is the mean ± the sample standard deviation, time relative "
+    "to the untaught arm is the median, all else is the mean. Seconds: of the student's and "
+    "the teacher's steps, and of all students that an arm builds on. Memory: what training "
+    "added at its peak to what its process held in RAM or, on a card, to what torch had "
+    "allocated there. Weight: how much the teacher lets an example count, on average over "
+    "rightly and over wrongly labelled training examples; of a control, how much the given "
+    "label counts: 0 where it is pruned, its share of the target where predictions are the "
+    "targets. AUROC: chance that a wrongly labelled example weighs less than a rightly "
+    "labelled one; 0.5 is guessing. A dash: not applicable, or not known."
+)
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -51,29 +59,69 @@ $scripts
 """)
 
 
+def _results(content: RunContent) -> str:
+    """The table of arms, what its columns mean, the arms, and the results of every seed."""
+    over = f"Arms compared. {table.caption(content.arms)}"
+    shown = elements.table(over, table.HEADER, table.rows(content.arms), style="arms")
+    who = "".join(
+        f"<div><dt>{escape(arm.name)}</dt><dd>{escape(arm.teacher)}</dd></div>"
+        for arm in content.arms
+    )
+    seeds = elements.table(
+        "Every arm and seed", table.SEED_HEADER, table.seed_rows(content.arms), style="seeds"
+    )
+    body = (
+        f'{shown}{elements.paragraph(NOTES, style="note")}<dl class="who">{who}</dl>'
+        f"<details><summary>Every seed</summary>{seeds}</details>"
+    )
+    return elements.section("Results", body, anchor="results")
+
+
+def _learning(content: RunContent) -> str:
+    """Test accuracy and training loss over epochs, for all arms."""
+    if not content.curves:
+        return ""
+    names = [arm.name for arm in content.arms]
+    key = styles.legend(list(styles.arm_styles(names).items()))
+    accuracy = charts.accuracy_curves(content.curves, names, mark="accuracy")
+    loss = charts.loss_curves(content.curves, names, mark="loss")
+    body = (
+        f'{key}<div class="charts">{elements.chart("Test accuracy", accuracy)}'
+        f"{elements.chart('Training loss', loss)}</div>"
+        + elements.paragraph(
+            "Line: mean over seeds. Band: lowest to highest seed.", style="note"
+        )
+    )
+    return elements.section("Learning curves", body, anchor="learning")
+
+
+def _repeat(content: RunContent) -> str:
+    """How to run this again: the command, the settings and the environment."""
+    body = (
+        f'<pre tabindex="0"><code>{escape(content.command)}</code></pre>'
+        f'<div class="columns">{elements.pairs("Settings", content.settings)}'
+        f"{elements.pairs('Environment', content.environment)}</div>"
+    )
+    return elements.section("How to repeat this", body, anchor="repeat")
+
+
 def render(content: RunContent) -> str:
     """The whole report as one HTML5 document without outside references."""
     parts = {
-        "results": ("Results", sections.results(content)),
-        "learning": ("Learning curves", sections.learning(content)),
+        "results": ("Results", _results(content)),
+        "learning": ("Learning curves", _learning(content)),
         **{
-            anchor: part
+            f"arm-{n}": (arm.name, _of_arm(content, arm.name, anchor=f"arm-{n}"))
             for n, arm in enumerate(content.arms)
-            for anchor, part in _of_arm(content, arm.name, n)
         },
-        "repeat": ("How to repeat this", sections.repeat(content)),
+        "repeat": ("How to repeat this", _repeat(content)),
     }
     return document(content.title, content.data, content.verdict, parts)
 
 
-def _of_arm(content: RunContent, name: str, n: int) -> Iterator[tuple[str, tuple[str, str]]]:
-    policy = augmentation.section(content, name, anchor=f"arm-{n}")
-    thinks = policy or teacher.section(content, name, anchor=f"arm-{n}")
-    yield f"arm-{n}", (name, thinks)
-    drawn = splits.section(content, name, anchor=f"splits-{n}")
-    yield f"splits-{n}", (f"{name}: parts", drawn)
-    copied = copies.section(content, name, anchor=f"copies-{n}")
-    yield f"copies-{n}", (f"{name}: copies", copied)
+def _of_arm(content: RunContent, name: str, *, anchor: str) -> str:
+    policy = augmentation.section(content, name, anchor=anchor)
+    return policy or teacher.section(content, name, anchor=anchor)
 
 
 def document(

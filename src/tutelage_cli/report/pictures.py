@@ -8,7 +8,7 @@ from html import escape
 from PIL import Image
 
 from tutelage_cli.report import formats
-from tutelage_cli.report.examples import Picture, Pictures, Pixels
+from tutelage_cli.report.content import Example, LeastTrusted, Pixels
 
 SIDE = 84  # pixels that the longer side of a small picture should come near
 MOST = 2 * SIDE  # pixels beyond which a large picture is reduced
@@ -32,12 +32,13 @@ def data_uri(image: Pixels) -> str:
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
-def gallery(pictures: Pictures) -> str:
+def gallery(pictures: LeastTrusted) -> str:
     """The pictures of one arm as a grid, each with its labels, weight and loss."""
     return f'<div class="gallery">{"".join(_figure(item) for item in pictures.items)}</div>'
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: Example) -> str:
+    assert not isinstance(picture.shown, str)
     facts = {"given": picture.given, "predicted": picture.predicted}
     kind = "unknown"
     if picture.true is not None:
@@ -46,7 +47,7 @@ def _figure(picture: Picture) -> str:
     facts["weight"] = formats.number(picture.weight)
     facts["loss"] = formats.number(picture.loss)
     alt = f"Training example {picture.id}, labelled {picture.given}"
-    return pictured(picture.image, alt, facts, kind=kind)
+    return pictured(picture.shown, alt, facts, kind=kind)
 
 
 def pictured(

@@ -1,12 +1,12 @@
-"""Charts with two axes of numbers: lines with bands, histograms, points."""
+"""Charts with two axes of numbers: lines with bands over seeds, histograms, points."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import altair as alt
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 
 from tutelage_cli.report import formats, styles
 from tutelage_cli.report.channels import (
@@ -19,9 +19,9 @@ from tutelage_cli.report.channels import (
     with_range,
     x_axis,
 )
+from tutelage_cli.report.content import Curve
 from tutelage_cli.report.interactive import HOVER, Chart, Row, drawing
 from tutelage_cli.report.styles import INK, TINT, LineStyle
-from tutelage_cli.report.tracks import Track
 
 POINT = 36
 """size of a marker in square pixels"""
@@ -29,6 +29,42 @@ MARKERS = 13
 """markers on a line, about"""
 ACROSS = 300
 """width of the plotting area in pixels, about"""
+
+
+class Track(NamedTuple):
+    """Mean, lowest and highest value over seeds after each epoch."""
+
+    epochs: Integer[np.ndarray, "T"]
+    mean: Float[np.ndarray, "T"]
+    low: Float[np.ndarray, "T"]
+    high: Float[np.ndarray, "T"]
+
+
+def track(
+    curves: Iterable[Curve], values: Callable[[Curve], Sequence[float] | None]
+) -> Track | None:
+    """Summarise one quantity over curves, epoch by epoch.
+
+    An epoch that only some seeds reached is summed up over those; values that are not finite
+    are left out.
+    """
+    found: dict[int, list[float]] = {}
+    for curve in curves:
+        for epoch, value in zip(curve.epochs, values(curve) or (), strict=False):
+            if np.isfinite(value):
+                found.setdefault(epoch, []).append(value)
+    return over_seeds(found) if found else None
+
+
+def over_seeds(values: Mapping[int, Sequence[float]]) -> Track:
+    """Summarise the values of the seeds at each epoch."""
+    columns = [values[epoch] for epoch in sorted(values)]
+    return Track(
+        np.array(sorted(values)),
+        np.array([np.mean(column) for column in columns], dtype=np.float64),
+        np.array([min(column) for column in columns], dtype=np.float64),
+        np.array([max(column) for column in columns], dtype=np.float64),
+    )
 
 
 class Line(NamedTuple):

@@ -1,8 +1,7 @@
 """The section on one taught arm: weights of the training examples."""
 
 from tutelage_cli.report import charts, distrust, elements, formats, styles
-from tutelage_cli.report.content import Curve, Examples, RunContent
-from tutelage_cli.report.examples import Sentence
+from tutelage_cli.report.content import Curve, Example, Examples, RunContent
 from tutelage_cli.report.pictures import gallery
 from tutelage_cli.report.styles import LineStyle
 
@@ -78,18 +77,15 @@ def _note(examples: Examples, arms: int) -> str:
 
 def _distrusted(content: RunContent, name: str, examples: Examples | None) -> str:
     """Show the examples that the teacher trusts least."""
-    pictures = next((p for p in content.pictures if p.arm == name and p.items), None)
-    if pictures is not None:
-        known = any(picture.true is not None for picture in pictures.items)
+    shown = next((of for of in content.least_trusted if of.arm == name and of.items), None)
+    if shown is not None and isinstance(shown.items[0].shown, str):
+        texts = elements.table(TITLE, READ, [_read(s) for s in shown.items], style="texts")
+        return texts + elements.paragraph(_same_order(content, name), style="note")
+    if shown is not None:
+        known = any(picture.true is not None for picture in shown.items)
         note = "A dashed upper edge marks a wrong label. " if known else ""
         note += _same_order(content, name)
-        return f"<h3>{TITLE}</h3>{gallery(pictures)}{elements.paragraph(note, style='note')}"
-    sentences = next((s for s in content.sentences if s.arm == name and s.items), None)
-    if sentences is not None:
-        tabulated = elements.table(
-            TITLE, READ, [_read(s) for s in sentences.items], style="texts"
-        )
-        return tabulated + elements.paragraph(_same_order(content, name), style="note")
+        return f"<h3>{TITLE}</h3>{gallery(shown)}{elements.paragraph(note, style='note')}"
     if examples is None:
         return ""
     rows = distrust.rows(examples, content.classes)
@@ -104,7 +100,7 @@ def _same_order(content: RunContent, name: str) -> str:
     )
 
 
-def _read(of: Sentence) -> tuple[str, ...]:
+def _read(of: Example) -> tuple[str, ...]:
     true = formats.DASH if of.true is None else of.true
     numbers = map(formats.number, (of.weight, of.loss))
-    return (str(of.id), of.text, of.given, of.predicted, true, *numbers)
+    return (str(of.id), str(of.shown), of.given, of.predicted, true, *numbers)

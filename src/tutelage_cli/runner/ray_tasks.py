@@ -39,14 +39,7 @@ class Died:
 
 
 class RayTasks:
-    """Calls of functions as tasks of a Ray cluster, each with a CPU, and a GPU on cuda.
-
-    Args:
-        ray: The module, connected to a cluster.
-        device: cpu or cuda.
-
-    Note: raises ``UsageError`` where no node of the cluster can run a call.
-    """
+    """Calls of functions as tasks of a Ray cluster, each with a CPU, and a GPU on cuda."""
 
     def __init__(self, ray: Any, device: str) -> None:
         self._ray = ray
@@ -181,10 +174,7 @@ def last_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def ray_tasks(device: str) -> Iterator[RayTasks]:
-    """Tasks on the cluster of ``RAY_ADDRESS`` or of this machine, else on a new local one.
-
-    Note: raises ``MissingExtraError`` without Ray, ``UsageError`` where there is no cluster.
-    """
+    """Tasks on the cluster of ``RAY_ADDRESS`` or of this machine, else on a new local one."""
     # Ray's default is to start a call without end that takes too much memory
     os.environ.setdefault("RAY_task_oom_retries", str(RESTARTS))
     try:

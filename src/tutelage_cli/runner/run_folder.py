@@ -58,18 +58,12 @@ def exists(path: Path) -> bool:
 
 
 def run_facts(folder: Path) -> dict[str, Any]:
-    """The facts that were kept when the run began.
-
-    Note: raises ``UsageError`` where the facts cannot be read.
-    """
+    """The facts that were kept when the run began."""
     return _read_json(folder, ENVIRONMENT)
 
 
 def run_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run.
-
-    Note: raises ``UsageError`` if there is no run there, or its settings cannot be read.
-    """
+    """The settings of an existing run."""
     return _read_json(folder, SETTINGS)
 
 

@@ -43,12 +43,7 @@ def open_log(
 ) -> ClosableLog:
     """Open the log of one student, or continue with it.
 
-    Args:
-        name: Which.
-        folder: The student's own, which has what is needed to continue.
-        group: The run's folder, which gives the group of students its name.
-        title: The student's name.
-        step: The first step to come, where later ones were logged before a stop.
+    ``step`` is the first to come, where later ones were logged before a stop.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if name == "tensorboard":

@@ -1,9 +1,14 @@
-"""Arguments of ``tutelage train``; imports nothing heavy, so that ``--help`` is fast."""
+"""Arguments of ``tutelage train`` and their groups in its help; imports nothing heavy."""
 
+import ast
+import dataclasses
+import functools
+import inspect
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 
@@ -13,8 +18,7 @@ from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.config.settings_files import load_settings
 from tutelage_cli.runner.log_names import LogName
 from tutelage_cli.terminal import Output
-from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.stored import stored_settings
+from tutelage_cli.train.settings import TrainSettings, stored_settings
 
 LOGGED_EVERY = 50
 LOG_EXTRAS = {"tensorboard": "train", "mlflow": "mlflow", "wandb": "wandb"}
@@ -31,6 +35,65 @@ Examples:
   tutelage train my-images/ --commentary commentaries/my-images-curriculum
   tutelage train --log tensorboard --out runs/x
   tutelage train --resume runs/x"""
+FIRST_FLAGS = (
+    "data",
+    "teacher",
+    "controls",
+    "student",
+    "held_out",
+    "held_out_from",
+    "epochs",
+    "lr",
+    "seeds",
+    "out",
+    "resume",
+)
+"""the source of the data, and the ten flags that matter most"""
+FLAG_GROUPS: dict[str, tuple[str, ...]] = {
+    "data": (
+        "test_from",
+        "labels_from",
+        "label_column",
+        "image_column",
+        "text_column",
+        "feature_column",
+        "image_size",
+        "max_length",
+        "limit",
+        "noise",
+        "imbalance",
+        "augment",
+        "broken_images",
+        "empty_classes",
+        "missing_labels",
+        "ignore_labels",
+    ),
+    "student": (
+        "student_weights",
+        "freeze",
+        "batch_size",
+        "choose_lr",
+        "momentum",
+        "weight_decay",
+        "decay_at",
+    ),
+    "teacher": (
+        "teacher_lr",
+        "teacher_every",
+        "unroll_steps",
+        "layers",
+        "metric",
+        "level",
+        "tap",
+        "commentary",
+        "label_embedding",
+        "weights_from",
+        "default_weight",
+    ),
+    "control": ("folds", "rounds"),
+    "run": ("config", "jobs", "backend", "device", "log", "log_every", "output"),
+}
+"""the other flags by the name of their group"""
 
 
 @dataclass(frozen=True)
@@ -76,10 +139,7 @@ class Train:
 
 
 def check_packages(args: Train) -> None:
-    """Check the flags of the log and of the backend.
-
-    Note: raises ``MissingExtraError`` where the package of one is not installed.
-    """
+    """Check the flags of the log and of the backend."""
     at_least_one(ByFlag(args), "--log-every")
     if args.log_every is not None and args.log is None:
         raise UsageError("--log-every does nothing by itself: give --log tensorboard, too.")
@@ -114,3 +174,54 @@ def _value_after(argv: Sequence[str], flag: str) -> str | None:
         if word.startswith(f"{flag}="):
             return word.removeprefix(f"{flag}=")
     return None
+
+
+def train_flags(default: TrainSettings) -> type[Any]:
+    """A dataclass of the fields of ``Train`` and its settings, in groups."""
+    of = _flag_fields(default)
+    fields: list[tuple[str, Any, Any]] = [of[name] for name in FIRST_FLAGS]
+    for group, names in FLAG_GROUPS.items():
+        cls = dataclasses.make_dataclass(group, [of[name] for name in names], frozen=True)
+        hint = Annotated[cls, tyro.conf.arg(name=group)]
+        value = dataclasses.field(default_factory=cls, metadata={"help": ""})
+        fields.append((f"{group}_flags", hint, value))
+    return dataclasses.make_dataclass("TrainFlags", fields, frozen=True)
+
+
+def train_of(flags: Any) -> Train:
+    """The arguments that an instance of ``train_flags`` holds."""
+    given = {name: getattr(flags, name) for name in FIRST_FLAGS}
+    for group, names in FLAG_GROUPS.items():
+        given |= {name: getattr(getattr(flags, f"{group}_flags"), name) for name in names}
+    names = [field.name for field in dataclasses.fields(TrainSettings)]
+    settings = TrainSettings(**{name: given.pop(name) for name in names})
+    return Train(settings, **given)
+
+
+def _flag_fields(default: TrainSettings) -> dict[str, tuple[str, Any, Any]]:
+    # name, annotation and default of every field, as make_dataclass takes them; where there is
+    # no help, tyro would search the standard library's types.py for the made class
+    found: dict[str, tuple[str, Any, Any]] = {}
+    for cls, base in ((Train, Train(default)), (TrainSettings, default)):
+        hints, texts = get_type_hints(cls, include_extras=True), _descriptions(cls)
+        for one in dataclasses.fields(cls):
+            described = {"help": texts.get(one.name, "")}
+            value = dataclasses.field(default=getattr(base, one.name), metadata=described)
+            found[one.name] = one.name, hints[one.name], value
+    return found
+
+
+@functools.cache
+def _descriptions(cls: type[Any]) -> dict[str, str]:
+    # the string below each field of a dataclass
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }

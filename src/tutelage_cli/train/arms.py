@@ -46,8 +46,7 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.names import OLA, OUT_OF_FOLD, USED_BY
 from tutelage_cli.train.settings import UNROLL_STEPS, TrainSettings
-from tutelage_cli.train.students import image_student
-from tutelage_cli.train.texts import Data, student_name, text_student
+from tutelage_cli.train.students import Data, image_student, student_name, text_student
 
 
 class Taught(NamedTuple):

@@ -12,8 +12,8 @@ from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
-from tutelage_cli.train.duplicates import has_copies
 from tutelage_cli.train.freeze import Notify
+from tutelage_cli.train.held_out import has_copies
 from tutelage_cli.train.material import (
     Material,
     Source,
@@ -29,7 +29,7 @@ from tutelage_cli.train.parts import check_kind, kind_of
 from tutelage_cli.train.rehearsal import rehearse
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import seconds_of_step
-from tutelage_cli.train.texts import kind, student_name
+from tutelage_cli.train.students import kind, student_name
 
 FAULTS = (RuntimeError, ValueError, IndexError, AssertionError, UnsupportedStudentError)
 """of a step where student, data and settings do not fit; all but the last are torch's own"""
@@ -42,12 +42,7 @@ def check(
 ) -> Source:
     """Read the data and run a few steps of every arm, so that errors show at once.
 
-    Args:
-        settings: What is checked.
-        notify: Gets lines of progress.
-        seconds: Gets the seconds that a step of each arm took, if it is given.
-
-    Note: raises ``UsageError`` where the settings do not fit the data or this machine.
+    ``seconds`` gets those of a step, by arm.
     """
     check_device(settings)
     check_kind(settings, data_kind := kind_of(settings))

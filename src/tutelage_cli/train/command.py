@@ -21,8 +21,7 @@ from tutelage_cli.runner.run_folder import (
 from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import say
 from tutelage_cli.train.args import Train, check_packages, resume_error
-from tutelage_cli.train.settings import EMBEDDED, TrainSettings
-from tutelage_cli.train.stored import stored_settings
+from tutelage_cli.train.settings import EMBEDDED, TrainSettings, stored_settings
 
 
 def train(args: Train) -> bool:
@@ -41,7 +40,7 @@ def train(args: Train) -> bool:
     from tutelage_cli.train.check import fingerprint
     from tutelage_cli.train.display import Display
     from tutelage_cli.train.study import run_study
-    from tutelage_cli.train.terminal_output import print_summary
+    from tutelage_cli.train.summary import print_summary
 
     settings = _with_commentary_at_hand(settings, console)
     seconds: dict[str, float] = {}
@@ -80,7 +79,7 @@ def _with_commentary_at_hand(settings: TrainSettings, console: Console) -> Train
     if settings.commentary is None:
         return settings
     from tutelage.commentaries import read_card
-    from tutelage.commentaries.caution import caution
+    from tutelage.commentaries.card import caution
     from tutelage.commentaries.hub import is_address, local_folder
 
     if is_address(settings.commentary):

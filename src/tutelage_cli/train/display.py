@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from tutelage_cli.terminal import clock, listed, roughly, say
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.step_seconds import Work
-from tutelage_cli.train.student_training import Job
 from tutelage_cli.train.time_left import TRUSTED, TimeLeft
 
 POLL_EVERY = 0.25
@@ -28,13 +28,7 @@ ROOM = 100
 
 
 class Display:
-    """Shows the progress of students that train in other processes, read from their folders.
-
-    Args:
-        console: A terminal shows a bar for each student in training and a line for each
-            finished one; elsewhere a line is printed every ``REPORT_EVERY`` seconds.
-        seconds: Seconds of a measured step, by arm.
-    """
+    """Shows the progress of students that train in other processes, read from their folders."""
 
     def __init__(self, console: Console, seconds: Mapping[str, float] | None = None) -> None:
         self.console = console
@@ -42,12 +36,7 @@ class Display:
 
     @contextlib.contextmanager
     def watching(self, stages: Sequence[Mapping[Job, Work]], workers: int) -> Iterator[None]:
-        """Show the plan, and progress until the block ends.
-
-        Args:
-            stages: The students and their work, in the order of training.
-            workers: Students trained at the same time.
-        """
+        """Show the plan, and progress until the block ends."""
         done = threading.Event()
         show = self._bars if self.console.is_terminal else self._lines
         students = _StudentProgress(stages, workers)

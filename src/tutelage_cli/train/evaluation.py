@@ -20,11 +20,11 @@ from tutelage.training.accuracy_reward import held_out_accuracy
 from tutelage.training.forward import prediction_batch
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
+from tutelage_cli.data.batches import InMemory
 from tutelage_cli.data.by_name import write_by_name
-from tutelage_cli.data.in_memory import InMemory
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.material import Material, Streams
-from tutelage_cli.train.texts import Data, raw_examples
+from tutelage_cli.train.students import Data, raw_examples
 
 EVAL_BATCH_SIZE = 500
 """examples in a batch without gradients"""

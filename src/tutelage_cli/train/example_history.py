@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tutelage.storage.atomic_files import atomic_path
 from tutelage.training.forward import StepResult
-from tutelage_cli.train.texts import Data
+from tutelage_cli.train.students import Data
 
 MAX_EPOCHS = 32
 """epochs kept of a run; each takes 8 bytes for every example"""

@@ -18,8 +18,7 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet, without_padding
 from tutelage_cli.terminal import Pace
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.students import backbone_of
-from tutelage_cli.train.texts import BAG
+from tutelage_cli.train.students import BAG, backbone_of
 
 VERSION = 1
 """raised when the same network and examples give other features"""

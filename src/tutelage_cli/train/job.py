@@ -51,6 +51,11 @@ class Job:
         return replace(self, arm=arm, fold=fold)
 
 
+def jobs_of(run: Path, arm: str, settings: TrainSettings) -> list[Job]:
+    """The students of an arm, one for each seed."""
+    return [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
+
+
 def learning_rate(settings: TrainSettings, epoch: int) -> float:
     """The student's learning rate in an epoch; the first one has the whole rate."""
     passed = sum(epoch >= max(1, int(share * settings.epochs)) for share in settings.decay_at)

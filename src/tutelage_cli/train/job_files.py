@@ -12,7 +12,7 @@ from tutelage.storage.checkpoint import name_damaged_file
 from tutelage_cli.train.controls.stages import epochs_of
 from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.example_history import HISTORY, read_example_history
-from tutelage_cli.train.student_training import Job
+from tutelage_cli.train.job import Job
 
 EPOCH_KEYS = ("epoch", "test_accuracy", "train_loss")
 """what every line of ``metrics.jsonl`` has"""
@@ -67,10 +67,7 @@ def read_example_table(job: Job, rows: int | None, classes: int) -> dict[str, np
 
 
 def read_weight_history(job: Job, ids: np.ndarray) -> tuple[list[int], np.ndarray] | None:
-    """The weight of each training example in the kept epochs.
-
-    Note: raises as ``read_result`` does.
-    """
+    """The weight of each training example in the kept epochs."""
     file = job.folder / HISTORY
     if not file.exists():
         return None

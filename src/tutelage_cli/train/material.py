@@ -12,32 +12,33 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.features.feature_set import (
     CollateFeatures,
-    FeatureParts,
     FeatureSet,
     feature_statistics,
 )
-from tutelage_cli.data.human_labels import human_labels
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.imbalance import long_tailed_rows
-from tutelage_cli.data.labels import read_labels
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.labels import human_labels, read_labels
 from tutelage_cli.data.matching import Known
 from tutelage_cli.data.noise import HUMAN, Noise, corrupt, noise_matrix, require_noise
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named
-from tutelage_cli.data.splits import balanced_rows, limit_rows
-from tutelage_cli.data.text.text_set import TextParts, TextSet, collate_texts
+from tutelage_cli.data.splits import balanced_rows, limit_rows, long_tailed_rows
+from tutelage_cli.data.text.text_set import TextSet, collate_texts
 from tutelage_cli.train.arms import device_of
-from tutelage_cli.train.class_coverage import (
+from tutelage_cli.train.freeze import Notify, frozen_features
+from tutelage_cli.train.held_out import (
+    Contents,
+    align_classes,
+    contents_of,
     missing_class_notes,
     require_classes,
     require_training_examples,
+    split_off,
+    without_copies,
 )
-from tutelage_cli.train.duplicates import Contents, contents_of, without_copies
-from tutelage_cli.train.freeze import Notify, frozen_features
-from tutelage_cli.train.held_out import align_classes, split_off
-from tutelage_cli.train.parts import Parts, check_kind, kind_of, read_data, read_other_source
+from tutelage_cli.train.parts import check_kind, kind_of, read_data, read_other_source
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings, needs_label_file
-from tutelage_cli.train.texts import Data, with_tokens
+from tutelage_cli.train.students import Data, with_tokens
 
 HELD_OUT = 500
 """default number of held-out examples; at most a fifth of the training set"""
@@ -53,7 +54,7 @@ CURVE_IMAGES = 2000
 class Source:
     """The data before a seed has been chosen."""
 
-    splits: Parts
+    splits: Splits[Data]
     """with the labels that are held to be right"""
     given: Tensor | None
     """[N] labels of the training split to train on instead, or None"""
@@ -108,7 +109,7 @@ def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Sou
     train, test, trusted = _with_tokens(settings, train, test, trusted)
     contents, more = contents_of(train, test, trusted, where)
     notes += (*missing_class_notes(train, given, trusted), *more)
-    source = Source(_parts(train, test, notes), given, trusted, contents)
+    source = Source(Splits(train, test, notes), given, trusted, contents)
     if settings.freeze and not isinstance(train, FeatureSet):
         source = _frozen(source, settings, notify)
     held_out = seed_material(source, settings, 0).held_out
@@ -119,8 +120,8 @@ def read_source(settings: TrainSettings, notify: Notify = lambda _: None) -> Sou
 
 def with_notes(source: Source, *notes: str) -> Source:
     """The same data, with more that is worth knowing of it."""
-    splits = source.splits
-    return replace(source, splits=_parts(splits.train, splits.test, (*splits.notes, *notes)))
+    splits = replace(source.splits, notes=(*source.splits.notes, *notes))
+    return replace(source, splits=splits)
 
 
 def _unused_test_note(source: str, test: Data) -> tuple[str, ...]:
@@ -152,17 +153,7 @@ def _frozen(source: Source, settings: TrainSettings, notify: Notify) -> Source:
     rows = needed.nonzero()[:, 0]
     features = frozen_features(settings, parts, device_of(settings), notify, rows)
     trusted = None if source.trusted is None else features[2]
-    return replace(source, splits=_parts(features[0], features[1], notes), trusted=trusted)
-
-
-def _parts(train: Data, test: Data, notes: tuple[str, ...]) -> Parts:
-    if isinstance(train, ImageSet) and isinstance(test, ImageSet):
-        return Splits(train, test, notes)
-    if isinstance(train, TextSet) and isinstance(test, TextSet):
-        return TextParts(train, test, notes)
-    assert isinstance(train, FeatureSet)
-    assert isinstance(test, FeatureSet)
-    return FeatureParts(train, test, notes)
+    return replace(source, splits=Splits(features[0], features[1], notes), trusted=trusted)
 
 
 def given_labels(train: Data, settings: TrainSettings) -> Tensor | None:
@@ -193,10 +184,7 @@ def about_given_test_labels(source: Source, settings: TrainSettings) -> str:
 
 
 def seed_material(source: Source, settings: TrainSettings, seed: int) -> Material:
-    """The data of one seed: held-out images, imbalance, limit, wrong labels.
-
-    Note: raises ``UsageError`` where no example of a class would be left to train on.
-    """
+    """The data of one seed: held-out images, imbalance, limit, wrong labels."""
     train = source.splits.train
     chosen, rest = _rows_of(source, settings, seed)
     held_out = train.rows(chosen) if source.trusted is None else source.trusted

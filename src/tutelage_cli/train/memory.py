@@ -17,9 +17,6 @@ class Footprint:
     On a GPU it is the memory that torch allocates. On the CPU it is the resident memory of the
     process: student, optimiser, steps and teacher, and buffers of libraries. Free memory of
     earlier work is returned to the system first, where possible.
-
-    Args:
-        device: Where the student is trained.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,6 +1,8 @@
 """Names of teachers and controls on the command line of ``tutelage train``."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
+
+from tutelage.errors import UsageError, nearest
 
 LEARNING = {
     "margin-loss": "deep-interactions teacher on margin and loss, one hidden layer of 32",
@@ -72,3 +74,21 @@ def takes_chosen_decay(arm: str, arms: Container[str]) -> bool:
     """
     taught = arm in (*LEARNING, *BASELINES, "weights") and arm not in OTHER_LOSSES
     return taught and "regularised" in arms
+
+
+def controls_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The controls to train, in the order of ``names.CONTROLS``."""
+    allowed = (ALL, NONE, *CONTROLS)
+    for name in names:
+        if name not in allowed:
+            raise UsageError(
+                f"Unknown control '{name}' in --controls. {nearest(name, allowed)}"
+            )
+    if not names or (len(names) > 1 and {ALL, NONE} & set(names)):
+        raise UsageError(
+            f"--controls is {' '.join(names) or 'empty'}; allowed: {ALL} or {NONE} alone, or "
+            f"some of {', '.join(CONTROLS)}."
+        )
+    if len(set(names)) < len(names):
+        raise UsageError(f"--controls names one twice: {' '.join(names)}.")
+    return tuple(name for name in CONTROLS if ALL in names or name in names)

@@ -3,35 +3,30 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 from tutelage.errors import UsageError
 from tutelage.models.heads import HEADS, MLP
 from tutelage_cli.config.flags import flag
-from tutelage_cli.data.features.feature_set import FeatureParts
 from tutelage_cli.data.features.own_features import (
     holds_features,
     read_features,
     refuse_odd_vectors,
 )
-from tutelage_cli.data.images import Splits
+from tutelage_cli.data.labelled import Set, Splits
 from tutelage_cli.data.noise import HUMAN, Noise
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named, read
 from tutelage_cli.data.text.own_tables import read_own_texts, text_columns
-from tutelage_cli.data.text.text_set import TextParts
 from tutelage_cli.train.settings import (
     IMAGE_SETTINGS,
     TEXT_SETTINGS,
     TrainSettings,
     needs_label_file,
 )
-from tutelage_cli.train.students import require_image_student
-from tutelage_cli.train.texts import require_text_student
+from tutelage_cli.train.students import Data, require_image_student, require_text_student
 
 _LOG = logging.getLogger(__name__)
-AnyParts = TypeVar("AnyParts", TextParts, FeatureParts)
-Parts = Splits | TextParts | FeatureParts
 Kind = Literal["images", "texts", "features"]
 KIND_NAMES: dict[Kind, str] = {
     "images": "images",
@@ -94,31 +89,24 @@ def _kind_name(name: str) -> str:
     return "texts" if name in TEXT_SETTINGS else "images"
 
 
-def read_data(settings: TrainSettings, kind: Kind, reading: Reading) -> Parts:
+def read_data(settings: TrainSettings, kind: Kind, reading: Reading) -> Splits[Data]:
     """The data, texts not yet tokenised."""
-    reading = replace(reading, whole=settings.test_from is not None)
-    label = settings.label_column if settings.labels_from is None else None
+    label_file = kind == "features" and needs_label_file(settings)
+    label = settings.label_column if label_file else settings.data_label_column
+    reading = replace(reading, whole=settings.test_from is not None, label_column=label)
     if kind == "features":
-        label_file = needs_label_file(settings)
+        file = settings.labels_from if label_file else None
+        column = settings.feature_column
         return _log_notes(
-            read_features(
-                settings.data,
-                column=settings.feature_column,
-                label_column=settings.label_column if label_file else label,
-                labels_from=settings.labels_from if label_file else None,
-                reading=reading,
-            )
+            read_features(settings.data, column=column, labels_from=file, reading=reading)
         )
     if kind == "texts":
         columns = text_columns(settings.data, settings.text_column)
-        return _log_notes(
-            read_own_texts(settings.data, columns, label_column=label, reading=reading)
-        )
-    columns = {"image_column": settings.image_column, "label_column": label}
-    return read(settings.data, **columns, reading=reading)
+        return _log_notes(read_own_texts(settings.data, columns, reading))
+    return read(settings.data, replace(reading, image_column=settings.image_column))
 
 
-def _log_notes(parts: AnyParts) -> AnyParts:
+def _log_notes(parts: Splits[Set]) -> Splits[Set]:
     # the reader of images logs its own
     for note in parts.notes:
         _LOG.warning("%s", note)
@@ -127,10 +115,9 @@ def _log_notes(parts: AnyParts) -> AnyParts:
 
 def read_other_source(
     source: str, settings: TrainSettings, kind: Kind, reading: Reading
-) -> Parts:
+) -> Splits[Data]:
     """Read another source of the same kind, with the data's names of columns."""
-    reading = replace(reading, whole=True)
-    label = settings.label_column if settings.labels_from is None else None
+    labelled = replace(reading, whole=True, label_column=settings.data_label_column)
     if kind == "features":
         if not holds_features(source, settings.feature_column):
             raise UsageError(
@@ -138,9 +125,7 @@ def read_other_source(
                 "Parquet file."
             )
         column = settings.feature_column
-        return _log_notes(
-            read_features(source, column=column, label_column=label, reading=reading)
-        )
+        return _log_notes(read_features(source, column=column, reading=labelled))
     if kind == "texts":
         columns = text_columns(source, settings.text_column)
         if len(columns) != len(text_columns(settings.data, settings.text_column)):
@@ -148,5 +133,5 @@ def read_other_source(
                 f"{source} has {len(columns) or 'no'} columns of texts, unlike "
                 f"{settings.data}: give a .csv or Parquet file with the same columns."
             )
-        return _log_notes(read_own_texts(source, columns, label_column=label, reading=reading))
-    return read(source, reading=reading)
+        return _log_notes(read_own_texts(source, columns, labelled))
+    return read(source, replace(reading, whole=True))

@@ -8,8 +8,8 @@ from torch import nn
 from tutelage.commentaries import load_commentary
 from tutelage.teachers import LearnedAugmentation
 from tutelage_cli.report import Augmentation
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.names import OLA
-from tutelage_cli.train.student_training import Job
 
 NAMED_OPERATIONS = 3
 """operations to name, most and least kept"""

@@ -16,8 +16,7 @@ from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.arms import TAUGHT, build_tutor, signal_and_period
 from tutelage_cli.train.parts import Kind
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
-from tutelage_cli.train.students import CODE
-from tutelage_cli.train.texts import BAG, Data
+from tutelage_cli.train.students import BAG, CODE, Data
 
 CLASSES, WIDTH, PIXELS, WORDS = 10, 16, 64, 8
 """of the examples that stand in for the data; images have the size that is set, or this one,

@@ -13,23 +13,21 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.report import (
     ClassWeights,
+    Example,
     Examples,
-    Picture,
-    Pictures,
+    LeastTrusted,
     RunContent,
-    Sentence,
-    Sentences,
     formats,
 )
 from tutelage_cli.report.distrust import least_trusted
 from tutelage_cli.runner.run_folder import run_facts
+from tutelage_cli.train.job import Job, jobs_of
 from tutelage_cli.train.job_files import read_example_table, read_weight_history
 from tutelage_cli.train.material import Material
 from tutelage_cli.train.policies import learned_policies
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import Job
-from tutelage_cli.train.summary import data_line, report_arms, report_curves
-from tutelage_cli.train.texts import raw_examples
+from tutelage_cli.train.students import Data, raw_examples
+from tutelage_cli.train.summary import curve_of, data_line, report_arms
 
 MAX_PER_ARM, MAX_TOTAL = 24, 96
 """examples of lowest weight shown: of an arm, and of a report"""
@@ -53,36 +51,21 @@ def run_content(
         data=data_line(summary["data"]),
         classes=material.train.classes,
         arms=report_arms(summary),
-        curves=report_curves(run, settings),
+        curves=tuple(
+            curve_of(job) for arm in settings.arms for job in jobs_of(run, arm, settings)
+        ),
         examples=tuple(_examples(arm, table) for arm, table in tables.items()),
-        pictures=tuple(
-            _pictures(arm, table, raw, most)
-            for arm, table in tables.items()
-            if isinstance(raw, ImageSet)
-        ),
-        sentences=tuple(
-            _sentences(arm, table, raw, most)
-            for arm, table in tables.items()
-            if isinstance(raw, TextSet)
-        ),
+        least_trusted=tuple(_shown(arm, table, raw, most) for arm, table in tables.items()),
         verdict=tuple(summary["verdict"]),
         settings={name: _format_value(value) for name, value in to_plain(settings).items()},
         environment={name: fact for name, fact in run_facts(run).items() if fact},
         by_class=tuple(
-            of
-            for arm in tables
-            for of in _by_class(
-                [Job(run, arm, n, settings) for n in range(settings.seeds)], size[1]
-            )
+            of for arm in tables for of in _by_class(jobs_of(run, arm, settings), size[1])
         ),
         augmentations=tuple(
-            policy for arm in taught for policy in learned_policies(_jobs(run, arm, settings))
+            policy for arm in taught for policy in learned_policies(jobs_of(run, arm, settings))
         ),
     )
-
-
-def _jobs(run: Path, arm: str, settings: TrainSettings) -> list[Job]:
-    return [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
 
 
 def _by_class(jobs: Sequence[Job], classes: int) -> Iterator[ClassWeights]:
@@ -147,36 +130,21 @@ def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:
     )
 
 
-def _sentences(arm: str, table: dict[str, np.ndarray], train: TextSet, most: int) -> Sentences:
-    texts, names = train.shown(), train.classes
-    items = []
+def _shown(arm: str, table: dict[str, np.ndarray], train: Data, most: int) -> LeastTrusted:
+    # features have nothing to show
+    items, names = [], train.classes
+    texts = train.shown() if isinstance(train, TextSet) else ()
     for row in least_trusted(table["weight"], table["loss"])[:most].tolist():
-        text = (
-            texts[row]
-            if len(texts[row]) <= MAX_CHARACTERS
-            else f"{texts[row][:MAX_CHARACTERS]} …"
-        )
+        if isinstance(train, ImageSet):
+            pixels = train.images[row].permute(1, 2, 0).numpy()
+            shown = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+        elif texts:
+            cut = len(texts[row]) > MAX_CHARACTERS
+            shown = f"{texts[row][:MAX_CHARACTERS]} …" if cut else texts[row]
+        else:
+            break
         true = names[int(table["true"][row])] if "true" in table else None
         given, predicted = (names[int(table[of][row])] for of in ("given", "predicted"))
         number, weight, loss = (table[of][row].item() for of in ("id", "weight", "loss"))
-        items.append(Sentence(text, number, given, predicted, true, weight, loss))
-    return Sentences(arm, tuple(items))
-
-
-def _pictures(arm: str, table: dict[str, np.ndarray], train: ImageSet, most: int) -> Pictures:
-    items, classes = [], train.classes
-    for row in least_trusted(table["weight"], table["loss"])[:most]:
-        pixels = train.images[int(row)].permute(1, 2, 0).numpy()
-        true = classes[int(table["true"][row])] if "true" in table else None
-        items.append(
-            Picture(
-                image=pixels[..., 0] if pixels.shape[2] == 1 else pixels,
-                id=int(table["id"][row]),
-                given=classes[int(table["given"][row])],
-                predicted=classes[int(table["predicted"][row])],
-                true=true,
-                weight=float(table["weight"][row]),
-                loss=float(table["loss"][row]),
-            )
-        )
-    return Pictures(arm, tuple(items))
+        items.append(Example(shown, number, given, predicted, true, weight, loss))
+    return LeastTrusted(arm, tuple(items))

@@ -15,8 +15,9 @@ from tutelage.validation.ranges import (
     shares,
 )
 from tutelage_cli.config.flags import ByFlag, flag
-from tutelage_cli.train.controls.args import controls_of
-from tutelage_cli.train.names import ALL, TAUGHT_BY, USED_BY
+from tutelage_cli.config.settings_files import from_plain
+from tutelage_cli.runner.run_folder import run_settings
+from tutelage_cli.train.names import ALL, NONE, TAUGHT_BY, USED_BY, controls_of
 
 EMBEDDED = "mnist5k"
 COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
@@ -278,6 +279,11 @@ class TrainSettings:
         return self.augment or ("none" if plain else "crop-flip")
 
     @property
+    def data_label_column(self) -> str | None:
+        """The label column of the data, where ``labels_from`` gives no other labels."""
+        return self.label_column if self.labels_from is None else None
+
+    @property
     def taught(self) -> tuple[str, ...]:
         """The arms with a teacher."""
         if self.weights_from is not None:
@@ -371,3 +377,8 @@ def _check_numbers(settings: TrainSettings) -> None:
     shares(given, "--decay-at")
     if settings.folds < 2:
         raise UsageError(f"--folds must be at least 2, got {settings.folds}.")
+
+
+def stored_settings(run: Path) -> TrainSettings:
+    """The settings that a run was started with."""
+    return from_plain(TrainSettings, {"controls": [NONE]} | run_settings(run), str(run))

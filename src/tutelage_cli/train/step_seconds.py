@@ -30,12 +30,7 @@ class Work(NamedTuple):
 
 
 def seconds_of_step(tutor: Tutor, streams: Streams) -> float:
-    """Mean seconds of a student step, its share of a teacher step included; on one thread.
-
-    Args:
-        tutor: Is trained by some steps.
-        streams: Where the batches come from.
-    """
+    """Mean seconds of steps, which are taken, on one thread; teacher steps included."""
     every = 1 if tutor.teacher_updater is None else tutor.teacher_updater.every
     batch = next(streams.train.epoch(0))
     began = time.perf_counter()
@@ -61,11 +56,7 @@ def expected_work(
 ) -> list[dict[Job, Work]]:
     """Steps and seconds of every student, by stage.
 
-    Args:
-        stages: The students of a run.
-        source: Their data.
-        settings: Of the run.
-        seconds: Of a step, by arm; arms that are not there cost what an untaught one does.
+    Arms of which ``seconds`` has no step cost what an untaught one does.
     """
     material: Material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, torch.device("cpu"))

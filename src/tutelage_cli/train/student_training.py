@@ -38,12 +38,10 @@ from tutelage_cli.train.controls.rates import (
 from tutelage_cli.train.controls.tuning import ControlInputs, Stopped
 from tutelage_cli.train.evaluation import Cost, accuracy, log_likelihood, write_result
 from tutelage_cli.train.example_history import epochs_kept, record_step, write_example_history
-from tutelage_cli.train.job import Job as Job
-from tutelage_cli.train.job import learning_rate as learning_rate
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams, open_streams
 from tutelage_cli.train.memory import Footprint
-from tutelage_cli.train.plan import TrainingPlan, seconds_now
-from tutelage_cli.train.train_state import TrainState
+from tutelage_cli.train.plan import TrainingPlan, TrainState, seconds_now
 
 POLL_EVERY = 0.5
 """seconds between two progress files, and two checks whether to stop"""

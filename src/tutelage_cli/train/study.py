@@ -24,10 +24,10 @@ from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.fold_check import check_folds
 from tutelage_cli.train.controls.stages import is_finished, reads_folds, training_stages
 from tutelage_cli.train.display import Display
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import Work, expected_work
-from tutelage_cli.train.student_training import Job
 from tutelage_cli.train.worker import STOP, as_arrays, train_on_node, train_one
 
 SHORT = 10.0

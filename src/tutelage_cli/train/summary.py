@@ -1,34 +1,36 @@
-"""The summary of a finished study: numbers by arm and seed, and sentences."""
+"""The summary of a finished study: numbers by arm and seed, sentences, and its print."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from tutelage.crossfit.chance import Predicted, folds_note
-from tutelage.fitting.too_short import still_falling
-from tutelage_cli.report import Arm, Curve
+from tutelage.fitting.result import still_falling
+from tutelage_cli.report import HEADER, Arm, Curve, caption, rows
+from tutelage_cli.report.table import MEMORY
+from tutelage_cli.terminal import say, say_table
 from tutelage_cli.train.controls.folds import held_back
 from tutelage_cli.train.controls.rates import chosen_rate
+from tutelage_cli.train.job import Job, jobs_of, learning_rate
 from tutelage_cli.train.job_files import read_example_table, read_history, read_result
 from tutelage_cli.train.material import Material
 from tutelage_cli.train.names import CONTROLS, TAUGHT_BY
 from tutelage_cli.train.policies import describe_policy, learned_policies
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import HELD_OUT_KEY, Job, learning_rate
-from tutelage_cli.train.texts import kind
+from tutelage_cli.train.student_training import HELD_OUT_KEY
+from tutelage_cli.train.students import kind
 from tutelage_cli.train.verdict import verdict
 
 
 def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[str, Any]:
     """The content of ``summary.json``."""
     arms = {
-        arm: [
-            {"seed": seed, **read_result(Job(run, arm, seed, settings))}
-            for seed in range(settings.seeds)
-        ]
+        arm: [{"seed": job.seed, **read_result(job)} for job in jobs_of(run, arm, settings)]
         for arm in settings.arms
     }
     untaught = arms["untaught"]
@@ -39,18 +41,18 @@ def summarise(run: Path, settings: TrainSettings, material: Material) -> dict[st
     lines[1:1] = filter(None, [_too_short(run, settings, len(material.train.classes))])
     for arm, results in arms.items():
         lines += describe_weights(arm, results)
-        jobs = [Job(run, arm, seed, settings) for seed in range(settings.seeds)]
+        jobs = jobs_of(run, arm, settings)
         lines += [describe_policy(policy) for policy in learned_policies(jobs)]
     facts = describe_data(material, settings)
     if settings.choose_lr:
-        jobs = [Job(run, "untaught", seed, settings) for seed in range(settings.seeds)]
+        jobs = jobs_of(run, "untaught", settings)
         facts["lr"] = [chosen_rate(job) for job in jobs]
     return {"data": facts, "arms": arms, "verdict": lines}
 
 
 def _too_short(run: Path, settings: TrainSettings, classes: int) -> str:
     """A line on a run that was too short; empty where nothing shows that."""
-    jobs = [Job(run, "untaught", seed, settings) for seed in range(settings.seeds)]
+    jobs = jobs_of(run, "untaught", settings)
     each_epoch = list(zip(*map(read_history, jobs), strict=True))
     losses = [fmean(entry["train_loss"] for entry in of) for of in each_epoch]
     known = all(HELD_OUT_KEY in entry for of in each_epoch for entry in of)
@@ -137,11 +139,10 @@ def report_arms(summary: dict[str, Any]) -> tuple[Arm, ...]:
 
 def arm_of(name: str, results: Sequence[Mapping[str, Any]]) -> Arm:
     """One arm as a record of the report."""
+    weighs = name != "untaught" and not _uniform(results)
 
-    def each(key: str) -> tuple[float, ...] | None:
-        known = name != "untaught" and all(key in result for result in results)
-        known = known and not _uniform(results)
-        return tuple(float(result[key]) for result in results) if known else None
+    def known(key: str) -> tuple[float, ...] | None:
+        return _column(results, key) if all(key in result for result in results) else None
 
     untrained = {
         "untaught": "none: every example counts the same",
@@ -152,43 +153,45 @@ def arm_of(name: str, results: Sequence[Mapping[str, Any]]) -> Arm:
         name=name,
         teacher=described.get(name, "a stored commentary, as it is"),
         seeds=tuple(result["seed"] for result in results),
-        test_accuracy=tuple(float(result["test_accuracy"]) for result in results),
-        seconds=tuple(float(result["seconds"]) for result in results),
-        ratio=tuple(float(result["ratio"]) for result in results),
-        memory=tuple(float(result["memory"]) for result in results)
-        if all("memory" in result for result in results)
-        else None,
-        weight_right=each("weight_right"),
-        weight_wrong=each("weight_wrong"),
-        auroc=each("auroc"),
+        test_accuracy=_column(results, "test_accuracy"),
+        seconds=_column(results, "seconds"),
+        ratio=_column(results, "ratio"),
+        memory=known("memory"),
+        weight_right=known("weight_right") if weighs else None,
+        weight_wrong=known("weight_wrong") if weighs else None,
+        auroc=known("auroc") if weighs else None,
     )
 
 
-def report_curves(run: Path, settings: TrainSettings) -> tuple[Curve, ...]:
-    """The learning curve of every student."""
-    return tuple(
-        _curve(Job(run, arm, seed, settings))
-        for arm in settings.arms
-        for seed in range(settings.seeds)
-    )
-
-
-def _curve(job: Job) -> Curve:
+def curve_of(job: Job) -> Curve:
+    """The learning curve of a student as a record of the report."""
     history = read_history(job)
-
-    def each(key: str) -> tuple[float, ...]:
-        return tuple(float(entry[key]) for entry in history)
-
-    def weights(key: str) -> tuple[float, ...] | None:
-        known = job.arm != "untaught" and "weight_wrong" in history[0] and not _uniform(history)
-        return each(key) if known else None
-
+    weighs = job.arm != "untaught" and "weight_wrong" in history[0] and not _uniform(history)
     return Curve(
         arm=job.arm,
         seed=job.seed,
         epochs=tuple(int(entry["epoch"]) for entry in history),
-        test_accuracy=each("test_accuracy"),
-        train_loss=each("train_loss"),
-        weight_right=weights("weight_right"),
-        weight_wrong=weights("weight_wrong"),
+        test_accuracy=_column(history, "test_accuracy"),
+        train_loss=_column(history, "train_loss"),
+        weight_right=_column(history, "weight_right") if weighs else None,
+        weight_wrong=_column(history, "weight_wrong") if weighs else None,
     )
+
+
+def _column(entries: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...]:
+    return tuple(float(entry[key]) for entry in entries)
+
+
+def print_summary(console: Console, run: Path, summary: dict[str, Any]) -> None:
+    """Print the table of a study, its verdict, and where its files are."""
+    arms = report_arms(summary)
+    say(console, data_line(summary["data"]))
+    say_table(console, HEADER, rows(arms), title=caption(arms), spare=(MEMORY,))
+    for sentence in summary["verdict"]:
+        console.print(sentence, markup=False, highlight=False)
+    say(console, f"\nRun:        {run}")
+    say(console, f"Report:     {run / 'report.html'}")
+    if (run / "commentary").exists():
+        say(console, f"Commentary: {run / 'commentary'}")
+    if any(run.glob("students/*/tensorboard")):
+        say(console, f"Curves:     {shlex.join(['tensorboard', '--logdir', str(run)])}")

@@ -28,10 +28,7 @@ class TimeLeft:
     from faster to slower or back, by a factor of 1.5: a load that changed once has changed, but
     one that comes and goes will do so again, and its mean counts.
 
-    Args:
-        stages: The expected seconds of each student alone, in the order of training.
-        workers: Students trained at the same time.
-        trust: Seconds of work that the expectation counts as; 0 if the costs are relative.
+    ``trust`` is the seconds of work that the expectation counts as; 0 if costs are relative.
     """
 
     def __init__(
@@ -52,12 +49,7 @@ class TimeLeft:
         self._turns = _Turns()
 
     def update(self, now: float, done: Mapping[Any, float]) -> None:
-        """Note how far every student is.
-
-        Args:
-            now: Seconds on any clock.
-            done: The share of every student that is done, in 0..1.
-        """
+        """Note the share of every student that is done, in 0..1, at a time of any clock."""
         if self._now is not None:
             worked = sum(
                 cost * max(0.0, done.get(job, 0.0) - self._done.get(job, 0.0))

@@ -10,18 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
-from tutelage_cli.data.images import ImageSet, Splits
-from tutelage_cli.data.text.text_set import TextParts, TextSet
+from tutelage_cli.data.features.feature_set import FeatureSet
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.runner.interrupts import ENDING
 from tutelage_cli.runner.ray_tasks import require_run
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Source, seed_material
-from tutelage_cli.train.student_training import Job, train_student
-from tutelage_cli.train.texts import Data
+from tutelage_cli.train.student_training import train_student
+from tutelage_cli.train.students import Data
 
 PARTS = ("train", "test")
-KINDS = {ImageSet: Splits, TextSet: TextParts, FeatureSet: FeatureParts}
-"""the type of both parts together, by the type of one"""
+KINDS = (ImageSet, TextSet, FeatureSet)
 STOP = "stop"
 """a file of this name in the run's folder stops all its students"""
 
@@ -65,8 +66,7 @@ def _from_arrays(plain: dict[str, Any]) -> Source:
     train, test = (_part(*plain[part]) for part in PARTS)
     given = None if plain["given"] is None else _tensor(plain["given"])
     trusted: Any = None if plain["trusted"] is None else _part(*plain["trusted"])
-    parts: Any = KINDS[type(train)]
-    return Source(parts(train, test), given, trusted, plain["contents"])
+    return Source(Splits(train, test), given, trusted, plain["contents"])
 
 
 def _plain(of: Data) -> tuple[Any, dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 import torch
 
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
 
 
 def images(count=60, classes=10, channels=1, side=8, seed=0, name="toys"):

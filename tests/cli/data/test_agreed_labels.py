@@ -45,7 +45,7 @@ def parquet(folder, **parts):
 def named(folder, **reading):
     """The class that each text of both parts got, by its name."""
     parts = read_own_texts(str(folder), ("text",), reading=Reading(**reading))
-    return [[of.classes[y] for y in of.labels.tolist()] for of in parts[:2]]
+    return [[of.classes[y] for y in of.labels.tolist()] for of in (parts.train, parts.test)]
 
 
 def test_a_number_is_the_class_it_names_beside_a_part_with_words(tmp_path):
@@ -113,7 +113,7 @@ def test_a_label_that_train_does_not_know_is_refused_with_both_files(tmp_path, n
 @pytest.mark.parametrize("second", [["a", "b"], ["0", "1"], [True, False], [b"a", b"b"]])
 def test_shards_of_mixed_types_are_refused_with_both_files(tmp_path, second, texts):
     folder = parquet(tmp_path / "a", train_0=[0, 1], train_1=second, train_2=[None, 1])
-    read = named if texts else lambda of: load(str(of), image_column="text")
+    read = named if texts else lambda of: load(str(of), Reading(image_column="text"))
     with pytest.raises(UsageError, match=r"train-0\.parquet, but .* in .*train-1\.parquet"):
         read(folder)
 

@@ -18,10 +18,12 @@ from safetensors.torch import save_file
 
 from tests.cli.data.pictures import png
 from tutelage.errors import UsageError
-from tutelage_cli.data import cache, gather, mnist5k
+from tutelage_cli.data import cache, decode, local
 from tutelage_cli.data.cache import cache_folder, cached
 from tutelage_cli.data.decode import read_picture
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load
 
 
@@ -79,7 +81,7 @@ def decodes(monkeypatch):
         places.append(where)
         return read_picture(stored, where=where, root=root)
 
-    monkeypatch.setattr(gather, "read_picture", watched)
+    monkeypatch.setattr(decode, "read_picture", watched)
     return places
 
 
@@ -196,10 +198,12 @@ def test_files_that_a_source_does_not_read_may_change(tmp_path, decodes):
 def test_other_columns_are_decoded_anew(kind, tmp_path):
     source = str(SOURCES[kind](tmp_path / "set"))
     load(source)
-    assert load(source, label_column="kind").train.classes != load(source).train.classes
+    assert (
+        load(source, Reading(label_column="kind")).train.classes != load(source).train.classes
+    )
     assert len(entries()) == 2
     with pytest.raises(UsageError, match="no column 'kinds'"):
-        load(source, label_column="kinds")
+        load(source, Reading(label_column="kinds"))
 
 
 def test_a_link_led_elsewhere_is_decoded_anew(tmp_path):
@@ -259,7 +263,7 @@ DIGESTS = {
 def test_what_the_version_stands_for_is_pinned(tmp_path, monkeypatch):
     """Where this fails, readers give something new: raise VERSION and pin the new digests."""
     digits = np.arange(5000)[:, None] % 256 * np.ones((1, 784)), np.arange(5000) // 500
-    monkeypatch.setattr(mnist5k, "mnist_data", lambda: digits)
+    monkeypatch.setattr(local, "mnist_data", lambda: digits)
     digests = {}
     for kind in ("mnist5k", *SOURCES):
         source = kind if kind == "mnist5k" else str(SOURCES[kind](tmp_path / kind))
@@ -394,7 +398,8 @@ import sys
 from pathlib import Path
 import torch
 from tutelage_cli.data import cache
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
 
 entry, value = Path(sys.argv[1]), int(sys.argv[2])
 images = torch.full((5000, 1, 8, 8), value, dtype=torch.uint8)

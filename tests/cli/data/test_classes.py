@@ -4,7 +4,7 @@ import pytest
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.classes import class_names, encode
-from tutelage_cli.data.row_numbers import listed
+from tutelage_cli.data.columns import listed
 
 
 def test_words_become_sorted_classes():

@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.decode import decode, stack
-from tutelage_cli.data.gather import gather
+from tutelage_cli.data.decode import decode, gather, stack
 from tutelage_cli.data.reading import STRICT
 
 

@@ -5,7 +5,7 @@ import torch
 
 from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
-from tutelage_cli.data.described import Described, ThreeParts
+from tutelage_cli.data.images import Described, ThreeParts
 
 
 def test_chosen_rows_keep_ids_and_facts():

@@ -1,7 +1,5 @@
 """Tests of the Hub without a network."""
 
-from typing import Any
-
 import datasets
 import pytest
 
@@ -9,8 +7,6 @@ from tests.cli.data.pictures import named
 from tutelage.errors import UsageError
 from tutelage_cli.data import hub
 from tutelage_cli.data.hub import read_hub
-
-GUESS: dict[str, Any] = {"image_column": None, "label_column": None}
 
 
 class Reachable:
@@ -31,7 +27,7 @@ def test_a_hub_data_set_is_read_split_by_split(monkeypatch, tmp_path):
     monkeypatch.setattr(hub, "HF_DATASETS_CACHE", tmp_path)
     monkeypatch.setattr(hub, "HfApi", Reachable)
     monkeypatch.setattr(hub.datasets, "load_dataset", load_dataset)
-    train, test = read_hub("owner/name", "small", **GUESS)
+    train, test = read_hub("owner/name", "small")
     assert asked == [("owner/name", "small")]
     assert train.classes == ("cat", "dog", "emu")
     assert list(train.labels) == [2, 0, 1]
@@ -59,7 +55,7 @@ def test_a_hub_out_of_reach_is_one_sentence(monkeypatch, tmp_path, fault):
     with pytest.raises(
         UsageError, match=r"'owner/name' is neither the word mnist5k, nor an "
     ) as caught:
-        read_hub("owner/name", None, **GUESS)
+        read_hub("owner/name", None)
     assert str(fault) in str(caught.value)
     assert "\n" not in str(caught.value)
 

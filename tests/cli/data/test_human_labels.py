@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.human_labels import ANNOTATORS, human_labels
 from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labels import ANNOTATORS, human_labels
 
 TRUE = [0, 1, 2, 0]
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
 
 CLASSES = ("cat", "dog", "emu")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.imbalance import long_tailed_rows
+from tutelage_cli.data.splits import long_tailed_rows
 
 LABELS = torch.arange(1000) % 10
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from papers.data.undecoded import open_folder
+from papers.data.published.imagenet import open_folder
 from tests.cli.data.folders import read_folders
 from tutelage.errors import UsageError
 from tutelage_cli.data.sources import load

@@ -17,7 +17,7 @@ def test_the_copy_in_the_named_folder_is_read(tmp_path, monkeypatch):
 def test_without_a_copy_the_hub_is_asked_and_the_way_out_told(tmp_path, monkeypatch):
     asked = []
 
-    def refuse(source: str, **_: None) -> None:
+    def refuse(source: str, _: object) -> None:
         asked.append(source)
         raise UsageError("no network")
 

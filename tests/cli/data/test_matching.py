@@ -16,6 +16,7 @@ from tutelage_cli.data.by_name import read_by_name, values_of
 from tutelage_cli.data.features.own_features import read_features
 from tutelage_cli.data.labels import read_labels
 from tutelage_cli.data.matching import ID_COLUMNS, Known
+from tutelage_cli.data.reading import Reading
 from tutelage_cli.train.material import read_source
 from tutelage_cli.train.settings import TrainSettings
 
@@ -23,6 +24,8 @@ N = 30
 ORDER = np.random.default_rng(0).permutation(N).tolist()
 """row r of a shuffled table is about example ORDER[r]"""
 CLASSES = ("cat", "dog", "emu")
+
+SEEN = Reading(label_column="seen")
 
 
 def word(example: int) -> str:
@@ -75,7 +78,7 @@ def test_every_kind_of_id_column_is_followed_for_npy_features(suffix, column, ba
     np.save("x.npy", features())
     file = shuffled(f"y{suffix}", column, range(base, N + base))
     with caplog.at_level(logging.WARNING):
-        parts = read_features("x.npy", label_column="seen", labels_from=file)
+        parts = read_features("x.npy", reading=SEEN, labels_from=file)
     for part in (parts.train, parts.test):
         names = [CLASSES[label] for label in part.labels.tolist()]
         assert names == [word(int(e)) for e in part.features[:, 0].tolist()]
@@ -140,7 +143,7 @@ def test_ids_that_come_twice_lack_or_are_nobodys_are_refused(ids, message):
         with pytest.raises(UsageError, match=message):
             read_labels(file, "seen", 4, CLASSES, examples=example)
     with pytest.raises(UsageError, match=message):
-        read_features("x.npy", label_column="seen", labels_from=file)
+        read_features("x.npy", reading=SEEN, labels_from=file)
 
 
 def test_what_may_count_from_either_is_refused():
@@ -190,14 +193,14 @@ def test_names_of_a_table_of_labels_go_with_their_ids():
     names = [f"photo {example}" for example in ORDER]
     seen = [word(example) for example in ORDER]
     file = table("y.csv", {"id": ORDER, "name": names, "seen": seen})
-    train = read_features("x.npy", label_column="seen", labels_from=file).train
+    train = read_features("x.npy", reading=SEEN, labels_from=file).train
     assert train.names() == [f"photo {number}" for number in train.ids.tolist()]
 
 
 def test_weights_are_found_by_ids():
     np.save("x.npy", features())
     labels = table("y.csv", {"seen": [word(e) for e in range(N)]})
-    train = read_features("x.npy", label_column="seen", labels_from=labels).train
+    train = read_features("x.npy", reading=SEEN, labels_from=labels).train
     for base in (0, 1):
         for column in ("id", "name", "Index"):
             about = [example + base for example in train.ids.tolist()]
@@ -218,9 +221,7 @@ def test_weights_are_found_by_ids():
 def test_rows_of_features_are_named_by_their_ids_and_matched_by_them():
     np.save("x.npy", features())
     column = {"id": [example + 1 for example in ORDER], "seen": [word(e) for e in ORDER]}
-    named = read_features(
-        "x.npy", label_column="seen", labels_from=table("y.csv", column)
-    ).train
+    named = read_features("x.npy", reading=SEEN, labels_from=table("y.csv", column)).train
     assert named.names() == [f"id {row + 1}" for row in named.ids.tolist()]
     ids = [f"{700 + example}" for example in range(len(features()))]
     np.savez("x.npz", x=features(), y=[word(e) for e in range(len(ids))], id=ids)

@@ -5,8 +5,14 @@ import pytest
 import torch
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.noise import KINDS, Noise, corrupt, noise_matrix, transition_matrix
-from tutelage_cli.data.superclasses import SUPERCLASSES
+from tutelage_cli.data.noise import (
+    KINDS,
+    SUPERCLASSES,
+    Noise,
+    corrupt,
+    noise_matrix,
+    transition_matrix,
+)
 
 
 def test_texts_name_a_kind_and_a_rate():

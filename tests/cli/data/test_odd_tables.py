@@ -100,7 +100,7 @@ def test_rows_are_counted_as_a_spreadsheet_counts_them_empty_lines_too(tmp_path)
     rows = "".join(f"t{n},{'ab'[n % 2]}\n" for n in range(10))
     parts = read_own_texts(str(write(file, f"text,label\n\n{rows}")), ("text",))
     assert parts.notes == (f"{file}: 1 empty line left out, row 2 (the header is row 1).",)
-    for part in parts[:2]:
+    for part in (parts.train, parts.test):
         assert part.names() == [f"row {int(text[1:]) + 3}" for text in part.sides[0]]
 
 

@@ -1,7 +1,5 @@
 """Tests of local parquet files in the form of the Hub."""
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,10 +9,9 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.by_name import read_columns
 from tutelage_cli.data.features.own_features import read_features
 from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet
+from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.tables import table_splits
 from tutelage_cli.data.text.own_tables import read_own_texts
-
-GUESS: dict[str, Any] = {"image_column": None, "label_column": None}
 
 
 def parquet(path, labels, image="image", label="label", stored=None):
@@ -47,7 +44,7 @@ def test_shards_follow_one_another_and_column_names_are_guessed(tmp_path):
     root = tmp_path / "set [v1] label=3"
     first = parquet(root / "train-0.parquet", ["dog", "cat"], "img", "fine_label")
     second = parquet(root / "train-1.parquet", ["cat"], "img", "fine_label")
-    train, test = read_parquet({"train": [first, second]}, **GUESS)
+    train, test = read_parquet({"train": [first, second]})
     assert train.images[:, 0, 0, 0].tolist() == [0, 1, 0]
     assert list(train.labels) == ["dog", "cat", "cat"]
     assert train.classes is None
@@ -57,7 +54,7 @@ def test_shards_follow_one_another_and_column_names_are_guessed(tmp_path):
 def test_declared_class_names_are_kept(tmp_path):
     file = tmp_path / "train.parquet"
     named([2, 0]).to_parquet(file)
-    train, _ = read_parquet({"train": [file]}, **GUESS)
+    train, _ = read_parquet({"train": [file]})
     assert train.classes == ("cat", "dog", "emu")
     assert list(train.labels) == [2, 0]
 
@@ -67,7 +64,7 @@ def test_dictionaries_bytes_and_paths_are_read(tmp_path):
     words = pa.array(["hi", "lo"]).dictionary_encode()
     first = parquet(tmp_path / "train.parquet", words, stored=[png(4), png(3)])
     second = parquet(tmp_path / "test.parquet", ["hi"], stored=["a.png"])
-    train, test = read_parquet({"train": [first], "test": [second]}, **GUESS)
+    train, test = read_parquet({"train": [first], "test": [second]})
     assert list(train.labels) == ["hi", "lo"]
     assert test is not None
     assert test.images.unique().tolist() == [5]
@@ -78,32 +75,32 @@ def test_unknown_columns_are_named(tmp_path):
     with pytest.raises(
         UsageError, match=r"no column 'lable' \(--label-column\). Did you mean 'label'"
     ):
-        read_parquet({"train": [file]}, image_column=None, label_column="lable")
+        read_parquet({"train": [file]}, Reading(label_column="lable"))
     other = parquet(tmp_path / "other.parquet", ["a"], "pixels")
     with pytest.raises(
         UsageError, match=r"none of the columns image, img; .* there: pixels, label"
     ):
-        read_parquet({"train": [other]}, **GUESS)
+        read_parquet({"train": [other]})
 
 
 def test_broken_files_and_rows_are_named(tmp_path):
     broken = tmp_path / "train.parquet"
     broken.write_bytes(b"PAR1 but no more")
     with pytest.raises(UsageError, match=r"train.parquet is not a whole parquet file"):
-        read_parquet({"train": [broken]}, **GUESS)
+        read_parquet({"train": [broken]})
     file = parquet(tmp_path / "a.parquet", ["a", "b"], stored=[png(1), b"no picture"])
     with pytest.raises(UsageError, match=r"row 3 .* of .*a.parquet cannot be read as an image"):
-        read_parquet({"train": [file]}, **GUESS)
+        read_parquet({"train": [file]})
     numbers = parquet(tmp_path / "b.parquet", ["a", "b"], stored=[1.5, 2.5])
     with pytest.raises(
         UsageError, match=r"row 2 .* of .*b.parquet holds float, not an image file"
     ):
-        read_parquet({"train": [numbers]}, **GUESS)
+        read_parquet({"train": [numbers]})
 
 
 def test_a_train_split_is_needed(tmp_path):
     with pytest.raises(UsageError, match="no split 'train'; splits there: test"):
-        read_parquet({"test": [parquet(tmp_path / "test.parquet", ["a"])]}, **GUESS)
+        read_parquet({"test": [parquet(tmp_path / "test.parquet", ["a"])]})
 
 
 @pytest.mark.parametrize(
@@ -122,13 +119,13 @@ def test_files_are_listed_where_all_images_lie_in_them(tmp_path, stored, kept):
     test = parquet(tmp_path / "test.parquet", ["a", "b"], stored=stored)
     other = parquet(tmp_path / "val.parquet", ["a", "b"], "pixels")
     files = {"train": [train], "test": [test], "val": [other]}
-    assert parquet_files(files, image_column=None) == ([train, test] if kept else [])
+    assert parquet_files(files) == ([train, test] if kept else [])
 
 
 def test_files_without_statistics_are_not_listed(tmp_path):
     file = tmp_path / "train.parquet"
     pq.write_table(pa.table({"img": [png(1)], "label": ["a"]}), file, write_statistics=False)
-    assert parquet_files({"train": [file]}, image_column=None) == []
+    assert parquet_files({"train": [file]}) == []
 
 
 @pytest.mark.parametrize("place", [10, 60, 120, 200])

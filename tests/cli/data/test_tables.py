@@ -6,6 +6,7 @@ from PIL import Image
 from tutelage.errors import UsageError
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.label_values import literal
+from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.stored import load_stored
 from tutelage_cli.data.tables import lists_images, read_tables, table_splits
 
@@ -23,7 +24,9 @@ def pictures(folder, *names):
 
 
 def read(file, image_column=None, label_column=None):
-    return read_tables({"train": file}, image_column=image_column, label_column=label_column)[0]
+    return read_tables(
+        {"train": file}, Reading(image_column=image_column, label_column=label_column)
+    )[0]
 
 
 def test_split_words_in_file_names_are_no_splits(tmp_path):
@@ -97,7 +100,7 @@ def test_test_tables_are_read_too(tmp_path):
         name: table(tmp_path, "path,label\nb.png,x\n", f"{name}.csv")
         for name in ("train", "val")
     }
-    _, test = read_tables(files, image_column=None, label_column=None)
+    _, test = read_tables(files)
     assert test is not None
     assert test.images[:, 0, 0, 0].tolist() == [1]
 
@@ -112,8 +115,8 @@ def test_rows_must_have_as_many_values_as_there_are_columns(tmp_path):
 def test_marks_and_empty_lines_are_passed_over_and_quotes_kept_whole(tmp_path):
     file = table(tmp_path, '\ufeffpath,label\n\n"a, b.png",x\n')
     assert read_csv(file) == {"path": ["a, b.png"], "label": ["x"]}
-    assert lists_images(file, image_column=None, label_column=None)
-    assert not lists_images(file, image_column="file", label_column=None)
+    assert lists_images(file)
+    assert not lists_images(file, Reading(image_column="file"))
 
 
 @pytest.mark.parametrize(

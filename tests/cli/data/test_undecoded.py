@@ -5,8 +5,8 @@ import shutil
 import pytest
 import torch
 
+from papers.data.published.imagenet import open_folder
 from papers.data.streamed import Making
-from papers.data.undecoded import open_folder
 from tests.cli.data.folders import read_folders
 from tests.cli.data.streams import ids, same, streamed
 from tests.trained import pictures

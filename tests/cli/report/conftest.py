@@ -9,16 +9,11 @@ from tutelage_cli.report import (
     Arm,
     Augmentation,
     ClassWeights,
-    Copied,
-    Copies,
     Curve,
+    Example,
     Examples,
-    Picture,
-    Pictures,
+    LeastTrusted,
     RunContent,
-    Sentence,
-    Sentences,
-    Splits,
 )
 
 CLASSES = ("cat", "deer", "dog", "frog", "plane", "ship")
@@ -41,7 +36,6 @@ def fake_run(
     colour: bool = False,
     policy: bool = False,
     text: bool = False,
-    more: bool = False,
 ) -> RunContent:
     """A run in which teachers help and find wrong labels."""
     rng = np.random.default_rng(7)
@@ -57,9 +51,10 @@ def fake_run(
             _curve(rng, k, seed, epochs, truth) for k in range(arms) for seed in range(seeds)
         ),
         examples=tuple(_examples(rng, name, examples, truth) for name in names[1:]),
-        pictures=()
-        if text
-        else tuple(_pictures(rng, name, pictures, truth, colour) for name in names[1:]),
+        least_trusted=tuple(
+            _sentences(name) if text else _pictures(rng, name, pictures, truth, colour)
+            for name in names[1:]
+        ),
         verdict=(
             "learned weights beats untaught by 6.1 percentage points of test accuracy.",
             "The lowest of its seeds is above the highest untaught seed; it takes 2.4 times as "
@@ -69,9 +64,6 @@ def fake_run(
         environment={"python": "3.12.1", "torch": "2.9.0", "device": "cpu"},
         augmentations=(_policy(rng, names[-1], seeds),) * policy,
         by_class=tuple(_classed(name, epochs) for name in names[1:]),
-        sentences=tuple(_sentences(name) for name in names[1:]) if text else (),
-        splits=(_splits(rng, names[-1], seeds),) if more else (),
-        copies=(_copies(rng, names[-1]),) if more else (),
     )
 
 
@@ -118,28 +110,11 @@ def _classed(name: str, epochs: int) -> ClassWeights:
     return ClassWeights(name, tuple(t.tolist()), 1 + np.outer(t / epochs, apart))
 
 
-def _sentences(name: str) -> Sentences:
+def _sentences(name: str) -> LeastTrusted:
     texts = ("A fine film.", "It rains <b>& it pours</b>, " + "again and " * 30 + "again.")
     labels = ("bad", "good", "good")
-    items = (Sentence(text, n, *labels, 0.1, 2.0) for n, text in enumerate(texts))
-    return Sentences(name, tuple(items))
-
-
-def _splits(rng: np.random.Generator, name: str, seeds: int) -> Splits:
-    steps = tuple(range(0, 1000, 20))
-    drawn = rng.normal(0, 0.1, (seeds, len(steps), 3)) + np.array([0, 1, -1]) * np.linspace(
-        0, 2, len(steps)
-    ).reshape(1, -1, 1)
-    odds = np.exp(drawn)
-    return Splits(name, ("clean", "noisy", "mixed"), steps, odds / odds.sum(2, keepdims=True))
-
-
-def _copies(rng: np.random.Generator, name: str) -> Copies:
-    images = tuple(rng.integers(0, 256, (3, 28, 28), dtype=np.uint8))
-    texts = ("a dog runs", "a hound runs", "a dog walks")
-    facts = (0.7, 0.2, 0.1), (3.0, 1.0, 0.5)
-    pictured = Copied(3, "cat", images, *facts)
-    return Copies(name, (pictured, Copied(5, "dog", texts, *facts)))
+    items = (Example(text, n, *labels, 0.1, 2.0) for n, text in enumerate(texts))
+    return LeastTrusted(name, tuple(items))
 
 
 def _policy(rng: np.random.Generator, name: str, seeds: int) -> Augmentation:
@@ -176,7 +151,7 @@ def _examples(rng: np.random.Generator, name: str, size: int, truth: bool) -> Ex
 
 def _pictures(
     rng: np.random.Generator, name: str, count: int, truth: bool, colour: bool
-) -> Pictures:
+) -> LeastTrusted:
     shape = (32, 32, 3) if colour else (28, 28)
     y, x = np.mgrid[: shape[0], : shape[1]]
     items = []
@@ -187,8 +162,8 @@ def _pictures(
         image = noise + (base[..., None] if colour else base)
         given, true = CLASSES[n % 6], CLASSES[(n + (n % 5 > 0)) % 6]
         items.append(
-            Picture(
-                image=image,
+            Example(
+                shown=image,
                 id=100 + 37 * n,
                 given=given,
                 predicted=true,
@@ -197,7 +172,7 @@ def _pictures(
                 loss=6.5 - 0.3 * n,
             )
         )
-    return Pictures(arm=name, items=tuple(items))
+    return LeastTrusted(arm=name, items=tuple(items))
 
 
 @pytest.fixture(scope="session")

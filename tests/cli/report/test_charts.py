@@ -24,10 +24,10 @@ from tutelage_cli.report import (
 from tutelage_cli.report import (
     styles as styles,
 )
-from tutelage_cli.report.bars import bars
+from tutelage_cli.report.augmentation import bar_chart
 from tutelage_cli.report.grid import Grid, grid
 from tutelage_cli.report.interactive import drawing
-from tutelage_cli.report.tracks import track
+from tutelage_cli.report.plots import track
 
 NAMES = ("untaught", "learned weights", "small loss")
 CLASSES = ("cat", "deer", "dog", "frog", "plane", "ship")
@@ -42,7 +42,9 @@ CHARTS = {
     "classes": lambda run: charts.class_weights(run.by_class[0], CLASSES, mark="m"),
     "histogram": lambda run: charts.weight_histogram(run.examples[0], mark="m"),
     "points": lambda run: charts.weight_against_loss(run.examples[0], mark="m"),
-    "bars": lambda _: bars({"a": 1.0, NASTY: 2.0}, "size", mark="m", title="Bars of a and b."),
+    "bars": lambda _: bar_chart(
+        {"a": 1.0, NASTY: 2.0}, "size", mark="m", title="Bars of a and b."
+    ),
     "grid": lambda _: grid(CELLS, mark="m", title="A grid of two rows."),
 }
 
@@ -159,7 +161,7 @@ def test_a_process_forked_from_one_that_drew_says_that_it_cannot(drawn):
     pid = os.fork()
     if pid == 0:  # without the check it would hang
         try:
-            bars({"a": 1.0}, "size", mark="m", title="t")
+            bar_chart({"a": 1.0}, "size", mark="m", title="t")
         except RuntimeError as error:
             os._exit(0 if "forked" in str(error) else 2)
         os._exit(1)

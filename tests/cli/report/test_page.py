@@ -6,11 +6,9 @@ from html.parser import HTMLParser
 from importlib import resources
 from statistics import fmean
 
-import numpy as np
 import pytest
 
-from tutelage_cli.report import HEADER, Copied, Splits, render, rows, write
-from tutelage_cli.report.copies import HEADER as COPIES
+from tutelage_cli.report import HEADER, Curve, render, rows, write
 from tutelage_cli.report.interactive import digest
 from tutelage_cli.report.page import document
 from tutelage_cli.runner.run_folder import sweep
@@ -81,7 +79,7 @@ RUNS = {
     "no pictures": {"pictures": 0},
     "colour pictures": {"colour": True, "examples": 100},
     "a policy": {"policy": True},
-    "text, splits and copies": {"text": True, "more": True, "examples": 50},
+    "text": {"text": True, "examples": 50},
     "a policy, one seed": {"policy": True, "seeds": 1, "arms": 2},
 }
 
@@ -164,36 +162,16 @@ def test_a_policy_takes_the_place_of_weights_and_tells_how_seeds_differ(run, pag
 
 
 def test_texts_stand_in_the_place_of_pictures(pages):
-    reader = read(pages["text, splits and copies"])
+    reader = read(pages["text"])
     shown = [table for table in reader.tables if table[0][:2] == ["Example", "Text"]]
     assert len(shown) == 2
     assert shown[0][1] == ["0", "A fine film.", "bad", "good", "good", "0.100", "2.000"]
     assert "It rains <b>& it pours</b>, again" in shown[0][2][1]
 
 
-def test_parts_and_copies_have_sections_of_their_own(run, pages):
-    page = pages["text, splits and copies"]
-    reader = read(page)
-    assert "Where batches were drawn from: small loss" in reader.text
-    last = run(**RUNS["text, splits and copies"]).splits[0].probabilities[:, -1].mean(0)
-    said = "clean: {:.3f}; noisy: {:.3f}; mixed: {:.3f}".format(*last)
-    assert f"At the end {said}." in page
-    [copies] = [table for table in reader.tables if table[0] == list(COPIES)]
-    assert copies[1:] == [
-        ["1", "a dog runs", "0.700", "3.000"],
-        ["2", "a hound runs", "0.200", "1.000"],
-        ["3", "a dog walks", "0.100", "0.500"],
-    ]
-    assert page.count('alt="Example 3, labelled cat, copy') == 3
-
-
 def test_records_of_other_sizes_than_they_say_are_refused():
-    with pytest.raises(ValueError, match=r"expected \[seeds, 2 steps, 1 parts"):
-        Splits("a", ("x",), (0, 1), np.ones((1, 2, 2)))
-    with pytest.raises(ValueError, match="weights holds 1 values, expected 2"):
-        Copied(0, "x", ("a", "b"), (1.0,), (1.0, 1.0))
-    with pytest.raises(ValueError, match="has no copy"):
-        Copied(0, "x", (), (), ())
+    with pytest.raises(ValueError, match="test_accuracy holds 1 values, expected 2"):
+        Curve("a", 0, (1, 2), (0.5,), (1.0, 1.0))
 
 
 def test_same_content_gives_the_same_bytes(run, pages):
@@ -257,7 +235,7 @@ def test_all_text_is_escaped(run):
             curves=(content.curves[0], nasty(content.curves[1], arm=arm)),
             examples=(nasty(content.examples[0], arm=arm),),
             by_class=(nasty(content.by_class[0], arm=arm),),
-            pictures=pictures,
+            least_trusted=pictures,
             classes=(NASTY,) * 6,
             verdict=(NASTY, NASTY),
             settings={NASTY: NASTY},
@@ -267,9 +245,9 @@ def test_all_text_is_escaped(run):
             (),
             (
                 nasty(
-                    content.pictures[0],
+                    content.least_trusted[0],
                     arm=arm,
-                    items=tuple(nasty(item) for item in content.pictures[0].items),
+                    items=tuple(nasty(item) for item in content.least_trusted[0].items),
                 ),
             ),
         )

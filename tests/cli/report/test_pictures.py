@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tutelage_cli.report import Picture, Pictures
+from tutelage_cli.report import Example, LeastTrusted
 from tutelage_cli.report.pictures import MOST, data_uri, gallery
 
 
@@ -23,9 +23,9 @@ def noise(*shape: int) -> np.ndarray:
     return np.random.default_rng(3).integers(0, 256, shape, dtype=np.uint8)
 
 
-def picture(**changes) -> Picture:
+def picture(**changes) -> Example:
     fields = {
-        "image": noise(8, 8),
+        "shown": noise(8, 8),
         "id": 12,
         "given": "cat",
         "predicted": "dog",
@@ -33,7 +33,7 @@ def picture(**changes) -> Picture:
         "weight": 0.25,
         "loss": 3.5,
     }
-    return Picture(**{**fields, **changes})
+    return Example(**{**fields, **changes})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_large_pictures_shrink():
     ("true", "kind"), [("dog", "wrong"), ("cat", "right"), (None, "unknown")]
 )
 def test_a_figure_says_what_is_known(true, kind):
-    html = gallery(Pictures(arm="a", items=(picture(true=true),)))
+    html = gallery(LeastTrusted(arm="a", items=(picture(true=true),)))
     assert f'class="picture {kind}"' in html
     assert 'alt="Training example 12, labelled cat"' in html
     assert ("<dt>true</dt>" in html) == (true is not None)
@@ -69,7 +69,7 @@ def test_a_figure_says_what_is_known(true, kind):
 
 
 def test_labels_are_escaped():
-    html = gallery(Pictures(arm="a", items=(picture(given='<b>&"x"'),)))
+    html = gallery(LeastTrusted(arm="a", items=(picture(given='<b>&"x"'),)))
     assert "<b>" not in html
     assert "labelled &lt;b&gt;&amp;&quot;x&quot;" in html
 
@@ -77,6 +77,6 @@ def test_labels_are_escaped():
 @pytest.mark.parametrize("image", [noise(8, 8, 1), noise(8, 8, 4), noise(8), noise(8, 8) / 255])
 def test_other_images_are_refused(image):
     # Under test the annotations refuse such an image first; a user has only this check.
-    unchecked = cast("Picture", SimpleNamespace(id=12, image=image))
+    unchecked = cast("Example", SimpleNamespace(id=12, shown=image))
     with pytest.raises(ValueError, match=r"allowed: uint8 \[H, W\]"):
-        Picture.__post_init__(unchecked)
+        Example.__post_init__(unchecked)

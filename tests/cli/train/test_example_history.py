@@ -14,9 +14,9 @@ from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.example_history import MAX_EPOCHS, epochs_kept, read_example_history
 from tutelage_cli.train.material import read_source, seed_material
+from tutelage_cli.train.plan import TrainState
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.student_training import _add_step
-from tutelage_cli.train.train_state import TrainState
 
 
 def test_all_epochs_of_a_short_run_are_kept_and_some_of_a_long_one() -> None:

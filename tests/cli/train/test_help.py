@@ -5,13 +5,12 @@ import re
 
 from tests.trained import run
 from tutelage_cli.config.flags import flag
-from tutelage_cli.train.args import Train
-from tutelage_cli.train.flags import FIRST, GROUPS, train_flags, train_of
+from tutelage_cli.train.args import FIRST_FLAGS, FLAG_GROUPS, Train, train_flags, train_of
 from tutelage_cli.train.settings import TrainSettings
 
 
 def test_every_setting_is_in_one_group() -> None:
-    names = [*FIRST, *(name for group in GROUPS.values() for name in group)]
+    names = [*FIRST_FLAGS, *(name for group in FLAG_GROUPS.values() for name in group)]
     own = [field.name for cls in (Train, TrainSettings) for field in dataclasses.fields(cls)]
     own.remove("settings")
     assert sorted(names) == sorted(own)
@@ -24,10 +23,10 @@ def test_ten_flags_come_first_and_the_others_under_the_heading_of_their_group() 
     )
     found = [heading_or_flag.match(line) for line in lines if not line.startswith("  tutelage")]
     words = [match[1] for match in found if match is not None]
-    first = [flag(name) for name in FIRST if name != "data"]
+    first = [flag(name) for name in FIRST_FLAGS if name != "data"]
     assert len(first) == 10
     assert words[: len(first) + 2] == ["positional arguments", "options", *first]
-    for group, names in GROUPS.items():
+    for group, names in FLAG_GROUPS.items():
         place = words.index(f"{group} options") + 1
         expected = [flag(name) for name in names if name != "output"]
         assert words[place : place + len(expected)] == expected

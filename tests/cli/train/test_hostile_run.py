@@ -18,6 +18,7 @@ from tutelage_cli import report
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.runner.run_folder import run_settings
 from tutelage_cli.train import student_training
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.job_files import (
     read_example_table,
     read_history,
@@ -26,7 +27,7 @@ from tutelage_cli.train.job_files import (
 )
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.student_training import Job, train_student
+from tutelage_cli.train.student_training import train_student
 
 STUDENT = "margin-loss-seed0"
 

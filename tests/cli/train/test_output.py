@@ -13,9 +13,9 @@ from tutelage_cli.commentary.display import Episodes
 from tutelage_cli.terminal import Pace, clock, listed, roughly
 from tutelage_cli.train import study
 from tutelage_cli.train.display import Display, figures
+from tutelage_cli.train.job import Job
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import Work
-from tutelage_cli.train.student_training import Job
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 

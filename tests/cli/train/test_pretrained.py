@@ -25,8 +25,7 @@ from tutelage_cli.train.freeze import Notify, extractor, frozen_features
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.report_content import command_line
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.students import image_student
-from tutelage_cli.train.texts import student_name
+from tutelage_cli.train.students import image_student, student_name
 
 TRAIN = [*QUICK, "--teacher", "margin-loss", "internal-state", "--teacher-every", "2"]
 CPU = torch.device("cpu")

@@ -13,9 +13,9 @@ from tutelage.crossfit import CrossFitted, StagePredictions
 from tutelage.crossfit.fold_settings import TRIED, FoldSettings
 from tutelage.crossfit.likelihoods import calibrated, worse
 from tutelage.crossfit.stages import FoldStages
-from tutelage_cli.train.controls import plans, selection
+from tutelage_cli.train.controls import plans
 from tutelage_cli.train.controls.folds import STAGES
-from tutelage_cli.train.controls.selection import METHODS, select
+from tutelage_cli.train.controls.plans import METHODS, select
 
 
 @dataclass
@@ -51,13 +51,13 @@ def selected(
         arm: StagePredictions(train, said[name], said[name])
         for arm, name in zip(STAGES, METHODS, strict=True)
     }
-    monkeypatch.setattr(selection, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
-    monkeypatch.setattr(selection, "seconds_of_folds", lambda *_: 1.0)
-    monkeypatch.setattr(selection, "fold_stages_of", lambda *_: data)
-    monkeypatch.setattr(selection, "chosen_settings", lambda _: chosen)
-    monkeypatch.setattr(selection, "chosen_distilled", lambda *_: chosen)
+    monkeypatch.setattr(plans, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
+    monkeypatch.setattr(plans, "seconds_of_folds", lambda *_: 1.0)
+    monkeypatch.setattr(plans, "fold_stages_of", lambda *_: data)
+    monkeypatch.setattr(plans, "chosen_settings", lambda _: chosen)
+    monkeypatch.setattr(plans, "chosen_distilled", lambda *_: chosen)
     untaught = said.get("untaught"), 4.0
-    monkeypatch.setattr(selection, "_untaught", lambda _: untaught)
+    monkeypatch.setattr(plans, "_by_untaught", lambda _: untaught)
     settings = SimpleNamespace(rounds=2)
     case: Any = SimpleNamespace(
         material=None, job=SimpleNamespace(folder=tmp_path, settings=settings)

@@ -9,8 +9,7 @@ import pytest
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework import plan as planning
 from papers.framework.args import HOURS, Reproduce
-from papers.framework.hours import Hours, planned_hours
-from papers.framework.paper_tables import package_data
+from papers.framework.paper_tables import Hours, package_data, planned_hours
 from papers.framework.plan import Plan, plan
 from papers.framework.power import deciding, open_claims, seconds_per_seed
 from papers.framework.results import stored

@@ -1,6 +1,6 @@
 """Feature vectors and labels as NumPy and Parquet files store them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.arrow import IMAGE_COLUMNS, label_kind
-from tutelage_cli.data.columns import NAME_COLUMNS, PATH_COLUMNS, pick
+from tutelage_cli.data.columns import NAME_COLUMNS, PATH_COLUMNS, TableRows, pick
 from tutelage_cli.data.example_columns import distinct_names, read_columns, rows_of
-from tutelage_cli.data.features.numpy_files import Arrays, read_npy
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.matching import (
@@ -22,8 +20,8 @@ from tutelage_cli.data.matching import (
     match_of,
     names_by_id,
 )
+from tutelage_cli.data.parquet import IMAGE_COLUMNS, label_kind
 from tutelage_cli.data.parquet_files import open_parquet, read_rows, schema_classes
-from tutelage_cli.data.row_numbers import TableRows
 from tutelage_cli.data.text.own_tables import LABELS
 
 FEATURE_COLUMNS = ("features", "embeddings", "embedding", "vector", "x")
@@ -34,6 +32,48 @@ TEST = "test_"
 """begins the names of the arrays of a test part"""
 _LARGEST = float(np.finfo(np.float32).max) / 2
 """so that the difference of two is finite in single precision, too"""
+
+
+def read_npy(file: Path) -> np.ndarray:
+    """The array of a ``.npy`` file."""
+    found = _guarded(file, f"{file} cannot be read as a .npy file of numbers", _loaded)
+    if isinstance(found, np.ndarray):
+        return found
+    raise UsageError(f"{file} holds several arrays, as a .npz file does: rename it to .npz.")
+
+
+class Arrays:
+    """The arrays of a ``.npz`` file, each read when it is accessed."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._failed = f"{file} cannot be read as a .npz file of arrays"
+        stored = _guarded(file, self._failed, _loaded)
+        if isinstance(stored, np.ndarray):
+            raise UsageError(f"{file} holds one array, as a .npy file does: rename it to .npy.")
+        with stored:
+            self.names: Sequence[str] = stored.files
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        def read(file: Path) -> np.ndarray:
+            with _loaded(file) as stored:
+                return stored[name]
+
+        return _guarded(self.file, f"array '{name}' of {self._failed}", read)
+
+
+def _loaded(file: Path) -> Any:
+    return np.load(file, allow_pickle=False)
+
+
+def _guarded(file: Path, failed: str, read: Callable[[Path], Any]) -> Any:
+    try:
+        return read(file)
+    except Exception as error:  # a header may be any text, a zip any bytes
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if "pickle" in reason:
+            reason = "it holds Python objects, which are never unpickled: save numbers or words"
+        raise UsageError(f"{failed} ({reason:.200}).") from error
 
 
 class Vectors(NamedTuple):
@@ -129,8 +169,6 @@ def read_label_file(file: Path, column: str | None, rows: int) -> tuple[LabelCol
     """Labels, and names or else ids where there are some, from a file of their own.
 
     They are found by ids where the file has some (``matching.match_of``), else row by row.
-
-    Note: raises ``UsageError`` where it is not one label for each row.
     """
     if file.suffix.casefold() == ".npy":
         return label_array(read_npy(file), rows, str(file)), []

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float32
@@ -69,20 +69,18 @@ class FeatureSet(Labelled):
         """The features of both."""
         return {"features": torch.cat([self.features, other.features]), "of": None, "by": ""}
 
+    def refuse_unlike(self, test: Any) -> None:
+        """Refuse test vectors of another length."""
+        ours, theirs = self.features.shape[1], test.features.shape[1]
+        if ours != theirs:
+            raise UsageError(
+                f"{self.name} has vectors of {ours} numbers in train and of {theirs} in test; "
+                "give as many in both."
+            )
+
     def other_rows(self, indices: Tensor) -> dict[str, Any]:
         """The examples that the features were computed from, at the given places."""
         return {"of": None if self.of is None else self.of.rows(indices)}
-
-
-class FeatureParts(NamedTuple):
-    """The two parts of a table of features; both have the same classes and width."""
-
-    train: FeatureSet
-    """for learning"""
-    test: FeatureSet
-    """for the final figure only"""
-    notes: tuple[str, ...] = ()
-    """what is worth knowing about the source, a sentence each"""
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,23 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.assemble import about_classes, about_others, choose
+from tutelage_cli.data.assemble import Found, assemble, choose
+from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.features.arrays import (
     Vectors,
     checked,
     read_label_file,
+    read_npy,
     read_npz,
     read_vectors,
     refuse_other_vectors,
     vector_column,
 )
-from tutelage_cli.data.features.feature_set import FeatureParts, FeatureSet
-from tutelage_cli.data.features.numpy_files import read_npy
-from tutelage_cli.data.label_columns import agreed_classes, class_numbers
+from tutelage_cli.data.features.feature_set import FeatureSet
+from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.parquet import parquet_splits
 from tutelage_cli.data.parquet_files import open_parquet
 from tutelage_cli.data.reading import STRICT, Reading
-from tutelage_cli.data.row_numbers import TableRows
-from tutelage_cli.data.splits import held_out_rows
 
 NPY, NPZ = ".npy", ".npz"
 
@@ -56,37 +55,28 @@ def read_features(
     source: str,
     *,
     column: str | None = None,
-    label_column: str | None = None,
     labels_from: Path | None = None,
     reading: Reading = STRICT,
-) -> FeatureParts:
+) -> Splits[FeatureSet]:
     """Feature vectors and labels of a source, as a train and a test part.
 
     Where there is no test part, a fixed fifth of every class of train is held out.
     """
     path = Path(source).expanduser().resolve()
-    train, test = choose(_read(path, column, label_column, labels_from), where=str(path))
-    given, tested = train.label, None if test is None else test.label
-    classes = agreed_classes(given, tested, reading)
-    codes, notes = class_numbers(given, classes, reading, beside=tested)
-    if len(classes) < 2:
-        raise UsageError(
-            f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
-        )
-    learned = _feature_set(train, codes, classes, path.name)
-    notes += about_classes(learned.labels, classes)
-    if test is None or tested is None:
-        if reading.whole:
-            return FeatureParts(learned, learned.rows(torch.arange(0)), notes)
-        kept, lent = held_out_rows(learned.labels, len(classes), name=learned.name)
-        parts = FeatureParts(learned.rows(kept), learned.rows(lent))
-    else:
-        codes, more = class_numbers(tested, classes, reading, beside=given, of=train.where)
-        parts = FeatureParts(learned, _feature_set(test, codes, classes, path.name))
-        _refuse_widths(parts)
-        notes += more
-    lacking = about_others(parts.train.labels, parts.test.labels, classes)
-    return parts._replace(notes=notes + lacking)
+    train, test = choose(
+        _read(path, column, reading.label_column, labels_from), where=str(path)
+    )
+    tested = None if test is None else _found(test, path.name)
+    return assemble(_found(train, path.name), tested, reading)
+
+
+def _found(of: Vectors, name: str) -> Found[FeatureSet]:
+    def build(codes: Tensor, classes: tuple[str, ...]) -> FeatureSet:
+        rows = (codes >= 0).nonzero().flatten()
+        values = torch.from_numpy(of.values)[rows]
+        return FeatureSet(values, codes[rows], rows, classes, name, of.names)
+
+    return Found(of.label, build, of.where)
 
 
 def _read(
@@ -122,18 +112,3 @@ def _parquet(path: Path) -> dict[str, list[Path]]:
     if path.is_dir():
         return parquet_splits(path)
     return {"train": [path]} if path.suffix.casefold() == ".parquet" and path.is_file() else {}
-
-
-def _feature_set(of: Vectors, codes: Tensor, classes: tuple[str, ...], name: str) -> FeatureSet:
-    rows = (codes >= 0).nonzero().flatten()
-    values = torch.from_numpy(of.values)[rows]
-    return FeatureSet(values, codes[rows], rows, classes, name, of.names)
-
-
-def _refuse_widths(parts: FeatureParts) -> None:
-    train, test = (part.features.shape[1] for part in parts[:2])
-    if train != test:
-        raise UsageError(
-            f"{parts.train.name} has vectors of {train} numbers in train and of {test} in "
-            "test; give as many in both."
-        )

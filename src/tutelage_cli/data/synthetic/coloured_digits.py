@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.described import Described
-from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.images import Described, ImageSet
 from tutelage_cli.data.resize import Size, covering
 
 _RED, _BLUE = 0, 2

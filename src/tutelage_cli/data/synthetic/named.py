@@ -1,27 +1,39 @@
-"""The made data sets that have names: the paper's, and small stand-ins for its large ones."""
+"""The made data sets that have names; their parts are made from disjoint pools of images."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
+from tutelage.errors import UsageError
 from tutelage.randomness import mixed_seed
-from tutelage_cli.data.described import Described, ThreeParts
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import Described, ImageSet, ThreeParts
+from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.local import load_known
 from tutelage_cli.data.resize import Size, covering
 from tutelage_cli.data.synthetic.coloured_digits import coloured_digits
-from tutelage_cli.data.synthetic.foregrounds import discs, ink, scattered
-from tutelage_cli.data.synthetic.pools import Maker, Sizes, disjoint_pools, three_parts
+from tutelage_cli.data.synthetic.compositing import (
+    discs,
+    drawn_mapping,
+    ink,
+    on_backgrounds,
+    rolled,
+    scattered,
+)
 from tutelage_cli.data.synthetic.rotated_ones import (
     OVERLAPPING,
     SEPARATE,
     Degrees,
     rotated_ones,
 )
-from tutelage_cli.data.synthetic.shifted import shifted_backgrounds
 
-SIZES = Sizes(10_000, 5_000, 5_000)
-"""the paper's for rotated MNIST; taken for all"""
+_HALVES, _PART = 1, 2
+"""first part of a seed: keeps the streams of random numbers apart"""
+
+
+Maker = Callable[[ImageSet, int, int], Described]
+"""from a pool, a number of images and a seed to that many images"""
 SIDE = 56
 """pixels, of coloured MNIST in the paper"""
 DIGIT_SIDE = 28
@@ -34,27 +46,99 @@ MAPPING_SEED = 42
 _SEED = 0
 
 
-def rotated_mnist() -> Splits:
+class Sizes(NamedTuple):
+    """Images to make for each part."""
+
+    train: int
+    held_out: int
+    test: int
+
+
+SIZES = Sizes(10_000, 5_000, 5_000)
+"""the paper's for rotated MNIST; taken for all"""
+
+
+class Pools(NamedTuple):
+    """Where the images of each part are made from."""
+
+    train: ImageSet
+    held_out: ImageSet
+    test: ImageSet
+
+
+def disjoint_pools(data: Splits[ImageSet], *, seed: int) -> Pools:
+    """The training split cut at random into halves, and the test split."""
+    count = len(data.train)
+    if count < 2:
+        raise UsageError(
+            f"{data.train.name} has {count} training images to cut into halves; give 2 or more."
+        )
+    generator = torch.Generator().manual_seed(mixed_seed(_HALVES, seed))
+    order = torch.randperm(count, generator=generator)
+    first, second = order[: count // 2], order[count // 2 :]
+    return Pools(data.train.rows(first), data.train.rows(second), data.test)
+
+
+def three_parts(make: Maker, pools: Pools, sizes: Sizes, *, seed: int) -> ThreeParts:
+    """Every part, made from its own pool with random numbers of its own."""
+    if min(sizes) < 1:
+        raise UsageError(
+            f"images to make are {tuple(sizes)} (train, held-out, test); allowed: 1 and above."
+        )
+    train, held_out, test = (
+        make(pool, count, mixed_seed(_PART, seed, place))
+        for place, (pool, count) in enumerate(zip(pools, sizes, strict=True))
+    )
+    return ThreeParts(
+        train.with_ids_from(0), held_out.with_ids_from(len(train)), test.with_ids_from(0)
+    )
+
+
+def shifted_backgrounds(
+    foregrounds: ThreeParts, backgrounds: Pools, *, mapping_seed: int, seed: int
+) -> ThreeParts:
+    """Objects on the backgrounds of their class; at the test, on those of the class before.
+
+    Train and held-out part share one mapping from classes to categories; at the test it is
+    rolled by one, so that the background speaks for another class.
+
+    Source: Raghu et al., 2021, "Teaching with Commentaries", section 5.2; Koh et al., 2020.
+    """
+    classes = len(foregrounds.train.images.classes)
+    categories = len(backgrounds.train.classes)
+    mapping = drawn_mapping(classes, categories, seed=mapping_seed)
+    mappings = (mapping, mapping, rolled(mapping))
+    return ThreeParts(
+        *(
+            on_backgrounds(front, behind, known, seed=mixed_seed(seed, place))
+            for place, (front, behind, known) in enumerate(
+                zip(foregrounds, backgrounds, mappings, strict=True)
+            )
+        )
+    )
+
+
+def rotated_mnist() -> Splits[ImageSet]:
     """Ones turned by 15 to 45 degrees to one side or the other."""
     return rotated_parts(SEPARATE, SIZES, seed=_SEED).splits()
 
 
-def rotated_mnist_overlapping() -> Splits:
+def rotated_mnist_overlapping() -> Splits[ImageSet]:
     """Ones turned by -5 to 30 degrees to one side or the other."""
     return rotated_parts(OVERLAPPING, SIZES, seed=_SEED).splits()
 
 
-def coloured_mnist() -> Splits:
+def coloured_mnist() -> Splits[ImageSet]:
     """A red digit, which is the label, and a blue one in two quadrants of 56x56 pixels."""
     return coloured_parts(SIDE, SIZES, seed=_SEED).splits()
 
 
-def digits_on_backgrounds() -> Splits:
+def digits_on_backgrounds() -> Splits[ImageSet]:
     """White digits on CIFAR-100 images that give the digit away, and mislead in the test."""
     return digit_parts(SIZES, seed=_SEED).splits()
 
 
-def objects_on_backgrounds() -> Splits:
+def objects_on_backgrounds() -> Splits[ImageSet]:
     """Small CIFAR-10 images on CIFAR-100 ones that give them away, and mislead in the test."""
     return object_parts(SIZES, seed=_SEED).splits()
 

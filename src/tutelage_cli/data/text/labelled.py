@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.id_columns import refuse_sparse
+from tutelage_cli.data.classes import refuse_sparse
+from tutelage_cli.data.columns import FIRST, listed
 from tutelage_cli.data.parquet import parquet_splits
 from tutelage_cli.data.parquet_files import open_parquet, read_rows
-from tutelage_cli.data.row_numbers import FIRST, listed
 from tutelage_cli.data.splits import HELD_OUT_NAMES
 
 SIDES = (

@@ -8,28 +8,28 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.arrow import IMAGE_COLUMNS, LABEL_COLUMNS, label_kind
-from tutelage_cli.data.assemble import TEST_NAMES, about_classes, about_others, choose
-from tutelage_cli.data.columns import PATH_COLUMNS, pick
+from tutelage_cli.data.assemble import TEST_NAMES, Found, assemble, choose
+from tutelage_cli.data.columns import PATH_COLUMNS, TableRows, numbers, pick
 from tutelage_cli.data.csv_files import csv_header, read_csv
 from tutelage_cli.data.label_columns import (
     LabelColumn,
-    agreed_classes,
-    class_numbers,
     joined,
     refuse_mixed,
 )
 from tutelage_cli.data.label_values import literal
-from tutelage_cli.data.left_out import unread_tables
-from tutelage_cli.data.parquet import parquet_splits
+from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.parquet import (
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    label_kind,
+    parquet_splits,
+    refuse_saved,
+)
 from tutelage_cli.data.parquet_files import open_parquet, read_rows, schema_classes
-from tutelage_cli.data.reading import STRICT, Reading
-from tutelage_cli.data.row_numbers import TableRows, numbers
-from tutelage_cli.data.saved import refuse_saved
-from tutelage_cli.data.splits import held_out_rows
+from tutelage_cli.data.reading import STRICT, Reading, unread_tables
 from tutelage_cli.data.tables import table_splits
 from tutelage_cli.data.text.labelled import SIDES
-from tutelage_cli.data.text.text_set import TextParts, TextSet
+from tutelage_cli.data.text.text_set import TextSet
 
 TEXT_COLUMNS = (*SIDES, ("review",), ("comment",), ("content",), ("body",))
 """columns that are known to hold texts, tried in order"""
@@ -114,12 +114,8 @@ def text_columns(source: str, wanted: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def read_own_texts(
-    source: str,
-    columns: Sequence[str],
-    *,
-    label_column: str | None = None,
-    reading: Reading = STRICT,
-) -> TextParts:
+    source: str, columns: Sequence[str], reading: Reading = STRICT
+) -> Splits[TextSet]:
     """Texts and labels of a source, as a train and a test part, not yet tokenised.
 
     The test part is the first of ``test``, ``validation`` and ``val`` that has labels: GLUE
@@ -130,36 +126,20 @@ def read_own_texts(
     found = _files(path)
     tables = {split: _read(files) for split, files in found.items()}
     train, _ = choose(tables, where=str(path))
-    label = train.column(label_column, LABELS, "--label-column")
+    label = train.column(reading.label_column, LABELS, "--label-column")
     tested = next((n for n in TEST_NAMES if _has_labels(tables.get(n), label)), None)
-    test = None if tested is None else tables[tested]
-    train_labels, test_labels = train.labels(label), None
-    if test is not None:
-        test_labels = test.labels(test.column(label, (), "--label-column"))
-    classes = agreed_classes(train_labels, test_labels, reading)
-    codes, notes = class_numbers(train_labels, classes, reading, beside=test_labels)
-    if len(classes) < 2:
-        raise UsageError(
-            f"{train.where} has one class only ('{', '.join(classes)}'); give two or more."
-        )
-    learned = _text_set(train, columns, codes, classes, path.name)
     used = [file for split in ("train", tested or "") for file in found.get(split, ())]
-    notes = (
-        unread_tables(path, used) + train.notes + notes + about_classes(learned.labels, classes)
-    )
-    if test is None or test_labels is None:
-        if reading.whole:
-            return TextParts(learned, learned.rows(torch.arange(0)), notes)
-        kept, lent = held_out_rows(learned.labels, len(classes), name=learned.name)
-        parts = TextParts(learned.rows(kept), learned.rows(lent))
-    else:
-        codes, more = class_numbers(
-            test_labels, classes, reading, beside=train_labels, of=train.where
-        )
-        parts = TextParts(learned, _text_set(test, columns, codes, classes, path.name))
-        notes += test.notes + more
-    lacking = about_others(parts.train.labels, parts.test.labels, classes)
-    return parts._replace(notes=notes + lacking)
+
+    def examples(table: _Table, notes: tuple[str, ...]) -> Found[TextSet]:
+        def build(codes: Tensor, classes: tuple[str, ...]) -> TextSet:
+            return _text_set(table, columns, codes, classes, path.name)
+
+        labels = table.labels(table.column(label, (), "--label-column"))
+        return Found(labels, build, table.where, notes)
+
+    learned = examples(train, unread_tables(path, used) + train.notes)
+    test = None if tested is None else examples(tables[tested], tables[tested].notes)
+    return assemble(learned, test, reading)
 
 
 def text_files(

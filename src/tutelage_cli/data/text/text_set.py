@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError
+from tutelage_cli.data.columns import FIRST
 from tutelage_cli.data.labelled import Labelled
-from tutelage_cli.data.row_numbers import FIRST
 
 BETWEEN = " | "
 """between the two sentences of a text where they are shown"""
@@ -86,14 +86,3 @@ def collate_texts(of: TextSet, request: BatchRequest, device: torch.device) -> T
 def without_padding(tokens: Tensor) -> Tensor:
     """Tokens [B, 3, L] without the padding that all texts have."""
     return tokens[:, :, : max(1, int(tokens[:, 2].sum(1).max()))]
-
-
-class TextParts(NamedTuple):
-    """The two parts of a data set of texts; both speak of the same classes."""
-
-    train: TextSet
-    """for learning"""
-    test: TextSet
-    """for the final figure only"""
-    notes: tuple[str, ...] = ()
-    """what is worth knowing about the source, a sentence each"""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tutelage.errors import UsageError
+from tutelage.storage.atomic_files import fresh_folder, replace_folder
 from tutelage.storage.json_files import write_error, write_json
-from tutelage.storage.replace_folder import fresh_folder, replace_folder
 from tutelage_cli.inspect.args import Inspect, require_free
 from tutelage_cli.inspect.findings import Inspection
 from tutelage_cli.inspect.fix.corrections import Counts, corrected, require_flagged

@@ -13,7 +13,7 @@ from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Inspection
 from tutelage_cli.train.material import read_source
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.texts import Data, raw_examples
+from tutelage_cli.train.students import Data, raw_examples
 
 FixBy = Literal["drop", "replace"]
 
@@ -49,11 +49,7 @@ class Corrected:
 
 
 def corrected(labels: Labels, settings: TrainSettings, by: FixBy) -> Corrected:
-    """Read the data again and take out, or replace, the labels that are flagged.
-
-    Note: raises ``UsageError`` where the data have changed, an example has several given
-    labels, or a class would lose all its examples.
-    """
+    """Read the data again and take out, or replace, the labels that are flagged."""
     assert labels.flagged is not None
     splits = read_source(replace(settings, freeze=TrainSettings.freeze)).splits
     train, test = raw_examples(splits.train), raw_examples(splits.test)

@@ -111,15 +111,7 @@ def write_csv(file: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 def raw_labels(
     column: Sequence[Any], ids: Tensor, codes: Tensor, classes: Sequence[str], *, declared: bool
 ) -> list[Any]:
-    """What a table writes for each class: as in its first row of that class.
-
-    Args:
-        column: The labels as they are stored.
-        ids: Rows of the table.
-        codes: The classes of these.
-        classes: Their names.
-        declared: Whether a number is the place of a name that the table declares.
-    """
+    """What a table writes for each class: as in its first row of that class."""
     found: dict[int, Any] = {}
     for row, code in zip(ids.tolist(), codes.tolist(), strict=True):
         found.setdefault(code, column[row])

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from tutelage.storage.atomic_files import write_atomically
-from tutelage_cli.data.arrow import LABEL_COLUMNS
 from tutelage_cli.data.assemble import choose
 from tutelage_cli.data.columns import PATH_COLUMNS, pick
 from tutelage_cli.data.features.arrays import LABEL_NAMES
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.features.own_features import NPY, NPZ
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.parquet import parquet_files
+from tutelage_cli.data.parquet import LABEL_COLUMNS, parquet_files
+from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.stored import parquet_of, tables_of
 from tutelage_cli.data.tables import LABEL_COLUMNS as LISTED_LABELS
@@ -35,7 +35,7 @@ from tutelage_cli.inspect.fix.tables import (
 )
 from tutelage_cli.inspect.image_files import files_of_images
 from tutelage_cli.train.settings import COLOURED_DIGITS, TrainSettings
-from tutelage_cli.train.texts import Data
+from tutelage_cli.train.students import Data
 
 FEATURES = "features.npz"
 
@@ -59,14 +59,8 @@ def write_fixed(
 ) -> TrainSettings:
     """Write the training part, and the test part unless it is in a source of its own.
 
-    Args:
-        folder: Where the files are written.
-        out: What that folder will be called.
-        settings: Of the run; ``data`` says where its data are.
-        data: What is written.
-
-    Returns:
-        The settings of the same run on them.
+    Files are written into ``folder``, which will be called ``out``. Returns the settings of the
+    same run on them.
     """
     fixed = _without_labels_beside(settings, str(out))
     parts = {"train": data.train}
@@ -101,18 +95,14 @@ def _without_labels_beside(settings: TrainSettings, data: str) -> TrainSettings:
         labels_from=None,
         weights_from=None,
         default_weight=None,
-        label_column=_label_column(settings),
+        label_column=settings.data_label_column,
         augment="none" if turned else settings.augment,
     )
 
 
-def _label_column(settings: TrainSettings) -> str | None:
-    return settings.label_column if settings.labels_from is None else None
-
-
 def _source_of(settings: TrainSettings, train: Data) -> _Source | None:
     # None for images in class folders, and for those whose source is no file
-    path, label = Path(settings.data).expanduser(), _label_column(settings)
+    path, label = Path(settings.data).expanduser(), settings.data_label_column
     where = settings.data
     if isinstance(train, ImageSet):
         return None if is_named(where) or not path.exists() else _images(settings, path)
@@ -127,16 +117,17 @@ def _source_of(settings: TrainSettings, train: Data) -> _Source | None:
 
 
 def _images(settings: TrainSettings, path: Path) -> _Source | None:
-    column, label, where = settings.image_column, _label_column(settings), settings.data
+    column, label, where = settings.image_column, settings.data_label_column, settings.data
+    reading = Reading(image_column=column, label_column=label)
     if parquet := parquet_of(path):
-        if not parquet_files(parquet, image_column=column):
+        if not parquet_files(parquet, reading):
             return None  # of paths
         files, other = choose(parquet, where=where)
         first, second = _table(files), None if other is None else _table(other)
         return _Source(
             first, second, _picked(first, label, LABEL_COLUMNS, "label_column", where)
         )
-    tables = tables_of(path, image_column=column, label_column=label)
+    tables = tables_of(path, reading)
     if not tables:
         return None
     file, tested = choose(tables, where=where)

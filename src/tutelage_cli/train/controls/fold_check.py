@@ -30,10 +30,7 @@ def check_folds(
 ) -> None:
     """Raise one ``UsageError`` for all finished students of folds that cannot be read.
 
-    Args:
-        seeds: Any student of each seed, and the data of that seed.
-        needed: The arms of which one has to be among them.
-        versions: Of cross-fitting, whose predictions can be used.
+    Only where one of the arms that are ``needed`` is among them.
     """
     there: list[Job] = []
     finished: list[Job] = []

@@ -28,8 +28,7 @@ from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
 from tutelage_cli.train.job import Job
-from tutelage_cli.train.plan import BatchSource, TrainingPlan
-from tutelage_cli.train.train_state import TrainState
+from tutelage_cli.train.plan import BatchSource, TrainingPlan, TrainState
 
 
 def regularised(inputs: ControlInputs) -> TrainingPlan:

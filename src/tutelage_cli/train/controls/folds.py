@@ -29,7 +29,7 @@ from tutelage.storage.atomic_files import atomic_path
 from tutelage.storage.checkpoint import digest, name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage.training.tutor import Tutor
-from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.batches import InMemory
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE
 from tutelage_cli.train.job import Job

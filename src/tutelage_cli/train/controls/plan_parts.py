@@ -11,7 +11,7 @@ from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.training.tutor import Tutor
-from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.batches import InMemory
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.rows import (
     Repeated,
@@ -21,9 +21,8 @@ from tutelage_cli.train.controls.rows import (
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
 from tutelage_cli.train.job import Job, learning_rate
-from tutelage_cli.train.plan import BatchSource, TrainingPlan
+from tutelage_cli.train.plan import BatchSource, TrainingPlan, TrainState
 from tutelage_cli.train.settings import TrainSettings
-from tutelage_cli.train.train_state import TrainState
 
 
 def shares_of(inputs: ControlInputs, shares: tuple[float, ...]) -> list[int]:

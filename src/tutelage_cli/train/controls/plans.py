@@ -6,17 +6,23 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from tutelage.crossfit import label_issues
+from tutelage.crossfit import CrossFitted, label_issues
+from tutelage.crossfit.fold_settings import may_need_more_steps
+from tutelage.crossfit.likelihoods import calibrated
 from tutelage.functional.portable_state import load_state
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
+from tutelage.storage.json_files import write_json
 from tutelage.teachers import OutOfFoldTargets
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.fold_plans import FOLD_PLANS, regularised
 from tutelage_cli.train.controls.folds import (
     PLAIN,
+    STAGES,
+    chosen_distilled,
     chosen_settings,
     conditioned,
     fold_stages_of,
+    probabilities,
     read_out_of_fold,
     seconds_of_folds,
     seconds_of_trials,
@@ -24,6 +30,7 @@ from tutelage_cli.train.controls.folds import (
 from tutelage_cli.train.controls.plan_parts import (
     budgeted,
     corrected,
+    load_trained,
     on_posteriors,
     rates_of,
     shares_of,
@@ -31,14 +38,16 @@ from tutelage_cli.train.controls.plan_parts import (
 )
 from tutelage_cli.train.controls.rates import RATES
 from tutelage_cli.train.controls.rows import Repeated, batches_like
-from tutelage_cli.train.controls.selection import select
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
 from tutelage_cli.train.job import Job, learning_rate
 from tutelage_cli.train.names import OUT_OF_FOLD, takes_chosen_decay
-from tutelage_cli.train.plan import TrainingPlan
-from tutelage_cli.train.train_state import TrainState
+from tutelage_cli.train.plan import TrainingPlan, TrainState
 
+METHODS = ("given labels", "one round", "two rounds")
+"""what each of ``STAGES`` is evaluated for; each relies more on the checked examples"""
+UNTAUGHT = "untaught"
+SELECTED = "selected.json"
 ONLY_RATES, ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
 """tried for checked-only: parts of the run's learning rate and weight decay, each with each"""
 ONLY_STEPS = 1 / 8
@@ -49,6 +58,35 @@ TUNED_RATES = (0.3, 0.1, 0.03)
 """tried for fine-tuned: parts of the run's learning rate, which stays as it is"""
 TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)
 """tried for fine-tuned: shares of the run's steps"""
+
+
+def select(inputs: ControlInputs) -> tuple[CrossFitted, float]:
+    """What ``FoldStages.select`` takes, and the seconds of all students that it compares."""
+    job, data = inputs.job, fold_stages_of(inputs.material, inputs.job)
+    arms = STAGES[: job.settings.rounds + 1]
+    stages = [read_out_of_fold(job, arm, inputs.material) for arm in arms]
+    settings = chosen_settings(job)
+    last = chosen_distilled(job, inputs.material) if job.settings.rounds > 1 else settings
+    seconds, whole = sum(seconds_of_folds(job, arm) for arm in arms), None
+    if may_need_more_steps(settings):
+        whole, of_untaught = _by_untaught(inputs)
+        seconds += of_untaught
+    found = data.result(settings, last.decay_factor, stages, whole)
+    _, likelihoods = data.select(stages)
+    means: dict[str, float] = dict(zip(METHODS, likelihoods, strict=False))
+    if whole is not None and bool(whole.isfinite().all()):
+        means[UNTAUGHT] = float(calibrated(whole, data.checked).mean())
+    method = METHODS[0 if found.on_given else found.selected]
+    write_json(job.folder / SELECTED, {"method": method, "log_likelihood": means})
+    return found, seconds
+
+
+def _by_untaught(inputs: ControlInputs) -> tuple[Tensor, float]:
+    """Probabilities of the checked examples by the untaught student, and its seconds."""
+    job, train = inputs.job.with_arm(UNTAUGHT), inputs.material.train
+    tutor = build_tutor(UNTAUGHT, job.seed, train, job.settings, 1)
+    seconds = load_trained(tutor, job)
+    return probabilities(tutor, inputs.streams.held_out), seconds
 
 
 def plan_of(inputs: ControlInputs) -> TrainingPlan:
@@ -107,7 +145,7 @@ def _fine_tuned(inputs: ControlInputs) -> TrainingPlan:
     before.seconds += chosen.seconds
     settings = replace(settings, lr=chosen.lr)
     train = inputs.material.train
-    tutor = build_tutor("untaught", job.seed, train, settings, chosen.steps)
+    tutor = build_tutor(UNTAUGHT, job.seed, train, settings, chosen.steps)
     load_state(tutor.student, start, "student")
     return TrainingPlan(
         tutor,
@@ -121,7 +159,7 @@ def _fine_tuned(inputs: ControlInputs) -> TrainingPlan:
 
 def _untaught(inputs: ControlInputs) -> tuple[TrainState, dict[str, Tensor]]:
     """Read where the untaught student of the seed ended."""
-    job = inputs.job.with_arm("untaught")
+    job = inputs.job.with_arm(UNTAUGHT)
     with name_damaged_file(job.checkpoint, f"Delete {job.folder}, then go on with --resume."):
         checkpoint = load_checkpoint(job.checkpoint, device_of(inputs.job.settings))
         state = TrainState(**checkpoint["state"])
@@ -135,7 +173,7 @@ def _untaught(inputs: ControlInputs) -> tuple[TrainState, dict[str, Tensor]]:
 
 
 def _early_stopped(inputs: ControlInputs) -> TrainingPlan:
-    job, untaught = inputs.job, inputs.job.with_arm("untaught")
+    job, untaught = inputs.job, inputs.job.with_arm(UNTAUGHT)
     before, _ = _untaught(inputs)
     with name_damaged_file(
         untaught.best, f"Delete {untaught.folder}, then go on with --resume."
@@ -143,7 +181,7 @@ def _early_stopped(inputs: ControlInputs) -> TrainingPlan:
         best = load_checkpoint(untaught.best, device_of(job.settings))
         epoch, student = best["epoch"], check_checksum("student", best)
     train, settings = inputs.material.train, job.settings
-    tutor = build_tutor("untaught", job.seed, train, settings, 1)
+    tutor = build_tutor(UNTAUGHT, job.seed, train, settings, 1)
     load_state(tutor.student, student, "student")
     start = replace(deepcopy(before), epoch=epoch, history=before.history[:epoch])
     return TrainingPlan(tutor, inputs.streams.train, (), example_index(train, None), start)
@@ -200,7 +238,7 @@ def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
 
 
 def _of_rate(inputs: ControlInputs) -> TrainingPlan:
-    untaught = _taught(replace(inputs, job=inputs.job.with_arm("untaught")))
+    untaught = _taught(replace(inputs, job=inputs.job.with_arm(UNTAUGHT)))
     return replace(untaught, start=TrainState())
 
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from tutelage.data.order import BatchRequest
 from tutelage.types import Batch
-from tutelage_cli.data.batches import Batches, Set
-from tutelage_cli.data.in_memory import InMemory
+from tutelage_cli.data.batches import Batches, InMemory, Set
 from tutelage_cli.train.plan import BatchSource
 
 

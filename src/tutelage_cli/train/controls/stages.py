@@ -3,8 +3,8 @@
 The students of folds are those of ``tutelage.crossfit.cross_fit``, a job each, so that they
 train in parallel and are shared by controls; what they train on comes from ``FoldStages``
 there. Its plain, corrected and distilled students are the arms ``folds``, ``corrected-folds``
-and ``distilled-folds``, its trials ``fold-trials`` and ``distilled-trials``; ``selection``
-selects the stage, and the arm ``cross-fitted`` of ``plans`` is the final student.
+and ``distilled-folds``, its trials ``fold-trials`` and ``distilled-trials``; ``plans``
+selects the stage and has the final student, the arm ``cross-fitted``.
 docs/controls.md, "Folds", explains the procedure, and in what ``tutelage.fit`` differs.
 """
 

@@ -8,7 +8,8 @@ from papers.data.few_shot import benchmarks
 from papers.data.few_shot.benchmarks import BENCHMARKS, few_shot
 from tests.cli.data.made_up import splits
 from tutelage.errors import UsageError
-from tutelage_cli.data.images import ImageSet, Splits
+from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.labelled import Splits
 
 LISTS = {"train": benchmarks.TRAIN, "val": benchmarks.HELD_OUT, "test": benchmarks.TEST}
 

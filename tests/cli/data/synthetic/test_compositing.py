@@ -6,7 +6,7 @@ import torch
 
 from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
-from tutelage_cli.data.described import Described
+from tutelage_cli.data.images import Described
 from tutelage_cli.data.synthetic.compositing import (
     composite,
     drawn_mapping,

@@ -5,7 +5,7 @@ import torch
 
 from tests.cli.data.made_up import images
 from tutelage.errors import UsageError
-from tutelage_cli.data.synthetic.foregrounds import discs, ink, scattered
+from tutelage_cli.data.synthetic.compositing import discs, ink, scattered
 
 
 def test_ink_is_white_where_there_is_any():

@@ -6,7 +6,7 @@ import torch
 from tests.cli.data.made_up import splits
 from tutelage_cli.data.sources import WORDS, load
 from tutelage_cli.data.synthetic import named
-from tutelage_cli.data.synthetic.pools import Sizes
+from tutelage_cli.data.synthetic.named import Sizes
 from tutelage_cli.data.synthetic.rotated_ones import SEPARATE
 
 SOME = Sizes(40, 30, 20)

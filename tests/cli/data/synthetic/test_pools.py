@@ -5,8 +5,8 @@ import torch
 
 from tests.cli.data.made_up import splits
 from tutelage.errors import UsageError
-from tutelage_cli.data.described import Described
-from tutelage_cli.data.synthetic.pools import Sizes, disjoint_pools, three_parts
+from tutelage_cli.data.images import Described
+from tutelage_cli.data.synthetic.named import Sizes, disjoint_pools, three_parts
 
 
 def taken(pool, count, seed):

@@ -9,9 +9,9 @@ from tutelage_cli.data.synthetic.rotated_ones import (
     OVERLAPPING,
     SEPARATE,
     Degrees,
+    rotated,
     rotated_ones,
 )
-from tutelage_cli.data.synthetic.rotation import rotated
 
 
 @pytest.mark.parametrize("degrees", [SEPARATE, OVERLAPPING])

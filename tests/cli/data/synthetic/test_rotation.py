@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from tests.cli.data.made_up import images
-from tutelage_cli.data.synthetic.rotation import rotated
+from tutelage_cli.data.synthetic.rotated_ones import rotated
 
 
 @pytest.mark.parametrize("turns", [-1, 0, 1, 2])

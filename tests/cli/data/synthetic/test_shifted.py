@@ -3,11 +3,9 @@
 import torch
 
 from tests.cli.data.made_up import images
-from tutelage_cli.data.described import ThreeParts
-from tutelage_cli.data.synthetic.compositing import drawn_mapping
-from tutelage_cli.data.synthetic.foregrounds import discs
-from tutelage_cli.data.synthetic.pools import Pools
-from tutelage_cli.data.synthetic.shifted import shifted_backgrounds
+from tutelage_cli.data.images import ThreeParts
+from tutelage_cli.data.synthetic.compositing import discs, drawn_mapping
+from tutelage_cli.data.synthetic.named import Pools, shifted_backgrounds
 
 
 def test_a_background_speaks_for_the_next_class_at_the_test():

@@ -26,11 +26,12 @@ def _by_row(part: TextSet) -> dict[int, tuple[str, str]]:
 def test_a_table_gives_every_row_its_text_and_class_and_holds_a_fifth_out(tmp_path):
     source = _csv(tmp_path / "mine.csv", "Review,label", ROWS)
     assert text_columns(source) == ("Review",)
-    train, test, notes = read_own_texts(source, ("Review",))
+    found = read_own_texts(source, ("Review",))
+    train, test = found.train, found.test
     assert train.classes == test.classes == ("bad", "good")
     assert _by_row(train) | _by_row(test) == dict(enumerate(ROWS))
     assert len(train) == 8
-    assert not notes
+    assert not found.notes
     assert train.name == "mine.csv"
 
 
@@ -51,7 +52,8 @@ def test_a_folder_in_the_form_of_the_hub_gives_declared_classes_and_its_labelled
     write("train", [0, 1, 1])
     write("test", [-1, -1])
     write("validation", [1, 0])
-    train, test, _ = read_own_texts(str(tmp_path), text_columns(str(tmp_path)))
+    found = read_own_texts(str(tmp_path), text_columns(str(tmp_path)))
+    train, test = found.train, found.test
     assert train.sides == (("train 0", "train 1", "train 2"),)
     assert test.sides == (("validation 0", "validation 1"),)
     assert test.labels.tolist() == [1, 0]
@@ -82,11 +84,10 @@ def test_what_is_no_set_of_texts_with_classes_is_refused(tmp_path, rows, columns
 def test_rows_without_a_label_are_left_out_where_asked_and_keep_the_others_ids(tmp_path):
     rows = [("a", "x"), ("b", ""), ("c", "y"), ("d", "x"), ("e", "y")]
     source = _csv(tmp_path / "mine.csv", "text,label", rows)
-    train, test, notes = read_own_texts(
-        source, ["text"], reading=Reading(missing_labels="skip")
-    )
-    assert sorted([*train.ids.tolist(), *test.ids.tolist()]) == [0, 2, 3, 4]
-    assert notes == (f"{source} has no label in row 3 (the header is row 1): left out.",)
+    found = read_own_texts(source, ["text"], Reading(missing_labels="skip"))
+    ids = [*found.train.ids.tolist(), *found.test.ids.tolist()]
+    assert sorted(ids) == [0, 2, 3, 4]
+    assert found.notes == (f"{source} has no label in row 3 (the header is row 1): left out.",)
 
 
 def test_a_text_that_is_missing_is_refused_and_an_empty_one_is_a_text(tmp_path):
@@ -95,8 +96,8 @@ def test_a_text_that_is_missing_is_refused_and_an_empty_one_is_a_text(tmp_path):
     with pytest.raises(UsageError, match=r"column 'text' .* has no text in row 3"):
         read_own_texts(str(file), ["text"])
     pq.write_table(pa.table({"text": ["a", "", "", "b"], "label": [0, 1, 1, 0]}), file)
-    train, test, _ = read_own_texts(str(file), ["text"])
-    assert sorted(train.sides[0] + test.sides[0]) == ["", "", "a", "b"]
+    found = read_own_texts(str(file), ["text"])
+    assert sorted(found.train.sides[0] + found.test.sides[0]) == ["", "", "a", "b"]
 
 
 @pytest.mark.parametrize(
