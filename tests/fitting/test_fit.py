@@ -18,6 +18,7 @@ import tutelage as tl
 from tests.trained import unchecked
 from tutelage.data.order import shuffled
 from tutelage.errors import UsageError
+from tutelage.fitting.cross_fitting import CrossFitting
 from tutelage.fitting.fit_parts import split_checked
 from tutelage.fitting.settings import FitSettings
 from tutelage.training.forward import StepResult
@@ -522,3 +523,56 @@ def test_a_student_that_gives_no_logits_is_refused_in_one_line() -> None:
 
     with unchecked(), pytest.raises(UsageError, match=r"The student (gives|cannot take)"):
         run(student=Pair(3, 3))
+
+
+# The weight decay that given labels choose.
+
+
+def decayed(factor: float) -> Callable[[list[nn.Parameter]], SGD]:
+    return lambda params: SGD(params, 0.1, 0.9, weight_decay=factor * 5e-4)
+
+
+@pytest.mark.parametrize("teacher", ["margin-loss", tl.teachers.Plain()])
+def test_a_chosen_weight_decay_is_that_times_the_optimiser_s_own(teacher, tmp_path) -> None:
+    chosen = run(teacher=teacher, choose_weight_decay=True, folder=tmp_path)
+    assert chosen.decay_factor > 1  # four labels in ten are wrong
+    assert same(chosen, run(teacher=teacher, optimizer=decayed(chosen.decay_factor)))
+    again = run(teacher=teacher, choose_weight_decay=True, folder=tmp_path)
+    assert same(again, chosen)
+    assert again.decay_factor == chosen.decay_factor
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.pt", "weight-decay.pt"]
+
+
+@pytest.mark.parametrize("best", [1.0, 60.0, 100.0])
+def test_the_weight_decay_is_that_of_the_best_prediction_of_labels_not_trained_on(
+    best, monkeypatch
+) -> None:
+    tried = []
+
+    def fitted(_, training, start):
+        assert start is None
+        own = torch.ones(len(TRAINING[1]), dtype=torch.bool)
+        own[training.rows] = False
+        assert 40 <= int(own.sum()) <= 56  # a fifth
+        labels, factor = TRAINING[1][own], training.settings.decay_factor
+        tried.append(factor)
+        right = nn.functional.one_hot(labels, 3).float()
+        off = 0.1 if factor == best else 0.6
+        return {"train": right * (1 - off) + off / 3, "checked": torch.zeros(0, 3)}
+
+    monkeypatch.setattr(CrossFitting, "_fitted", fitted)
+    assert run(choose_weight_decay=True, epochs=1).decay_factor == best
+    assert tried == [1.0, 1.0, 30.0, 60.0, 100.0]
+
+
+def test_a_run_with_a_chosen_weight_decay_is_another_run(tmp_path) -> None:
+    run(epochs=1, choose_weight_decay=True, folder=tmp_path / "chosen")
+    run(epochs=1, folder=tmp_path / "given")
+    for folder, choose in (("chosen", False), ("given", True)):
+        with pytest.raises(UsageError, match=r"is of another run: its optimizer settings"):
+            run(epochs=1, choose_weight_decay=choose, folder=tmp_path / folder)
+
+
+def test_cross_fitting_takes_no_choice_of_the_weight_decay() -> None:
+    with pytest.raises(UsageError, match="choose_weight_decay is about students with a teach"):
+        run(teacher=None, choose_weight_decay=True)

@@ -1,12 +1,13 @@
 """Cross-fitting for ``fit``: what to train on in place of the given labels."""
 
 import copy
+import math
 import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from tutelage.crossfit import FoldPredictions, FoldTraining, stratified_folds
-from tutelage.crossfit.stages import all_stages
+from tutelage.crossfit.fold_settings import STRONGER, TRIED
+from tutelage.crossfit.stages import DIVERGED, FoldStages, all_stages
 from tutelage.data.order import BatchRequest, batch_count, in_order, shuffled
 from tutelage.errors import UsageError, first_line
 from tutelage.fitting.examples import Examples, JoinedExamples
@@ -28,6 +30,7 @@ from tutelage.functional.portable_state import load_state, state_of
 from tutelage.losses.objectives import logits_of
 from tutelage.precision import autocast_now, autocast_to
 from tutelage.randomness import mixed_seed, seeded
+from tutelage.teachers import Plain
 from tutelage.training.tutor import Tutor
 
 EVAL_SIZE = 500
@@ -42,6 +45,8 @@ OTHERS = (
 )
 RESULT = "cross-fitted"
 """the file with the targets, in a run's folder"""
+DECAY = "weight-decay"
+"""the file with its chosen multiple, in a run's folder"""
 FOLDS_FOLDER = "folds"
 """the folder of what is kept until then"""
 WORSE = (
@@ -79,6 +84,36 @@ class CrossFitting:
         kept = self.checkpoint.cached(RESULT, lambda: self._made(fit)._asdict())
         self.checkpoint.remove(FOLDS_FOLDER)
         return CrossFittedLabels(**kept)
+
+    def chosen_decay_factor(self) -> float:
+        """The multiple of the weight decay by which given labels are predicted best.
+
+        They are those of the first fold, predicted by students of the others, as for the
+        control ``regularised`` of ``tutelage train``.
+        """
+        beside = self.parts.held_out or self.parts.validation or self.parts.train
+        trials = replace(
+            self, teacher=Plain(), parts=replace(self.parts, checked_examples=beside)
+        )
+        kept = self.checkpoint.cached(DECAY, lambda: {"factor": trials._best_decay_factor()})
+        self.checkpoint.remove(FOLDS_FOLDER)
+        return kept["factor"]
+
+    def _best_decay_factor(self) -> float:
+        given = _labels_of(self.parts.train, self.workers)
+        seed = mixed_seed(_FOLD, self.settings.seed)
+        folds = stratified_folds(given, self.settings.folds, seed=seed)
+        stages = FoldStages(given, folds, given[:0])
+
+        def likelihood(training: FoldTraining) -> float:
+            name = f"{FOLDS_FOLDER}/{training.name}"
+            found = self.checkpoint.cached(name, lambda: self._fitted(training, None))["train"]
+            return stages.likelihood(found) if bool(found.isfinite().all()) else -math.inf
+
+        tried = {of: likelihood(stages.trial(of)) for of in (*TRIED, STRONGER)}
+        if max(tried.values()) == -math.inf:
+            raise UsageError(DIVERGED)
+        return max(tried, key=tried.__getitem__).decay_factor
 
     @property
     def _checked(self) -> Examples:

@@ -64,6 +64,8 @@ class FitResult:
     targets: Tensor | None = None
     """[N, C]: what the student was trained on in place of the given labels, where that was
     something else"""
+    decay_factor: float = 1.0
+    """of the student's weights, times that of its optimiser: what given labels chose"""
 
     def cross_fitted_by(self, labels: CrossFittedLabels) -> "FitResult":
         """The result of a student that was trained on cross-fitted labels."""
@@ -74,6 +76,7 @@ class FitResult:
             accuracies={**self.accuracies, "checked": (labels.accuracy, total - count)},
             notes=(*self.notes, *filter(None, [labels.note])),
             targets=labels.targets[:count],
+            decay_factor=labels.decay_factor,
         )
 
     def report(self) -> str:
