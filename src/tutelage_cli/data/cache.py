@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from tutelage.storage.atomic_files import require_regular
+from tutelage.storage.cache_folder import cache_folder as cache_folder
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
 
@@ -47,12 +48,6 @@ def cached(
         splits = decode()
         _write(splits, entry)
     return splits
-
-
-def cache_folder() -> Path:
-    """Where decoded data sets are kept: ``tutelage`` in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tutelage"
 
 
 def _entry(files: Sequence[Path], arguments: Sequence[str | None]) -> Path | None:

@@ -35,6 +35,7 @@ import vl_convert
 
 from tutelage_cli.report import elements
 from tutelage_cli.report.styles import FONT, INK
+from tutelage_cli.report.vega import vega_script
 
 WIDTH, HEIGHT = 360, 240
 """default size of a chart with its axes, in pixels; it scales with the page"""
@@ -122,7 +123,7 @@ def svg(chart: alt.ConcatChart, title: str) -> str:
 def scripts(body: str) -> tuple[str, ...]:
     """The scripts of a page: tooltips of charts, and sorting of tables."""
     own = resources.files("tutelage_cli.report").joinpath("page.js").read_text("utf-8")
-    return (_library(), own) if '<div class="drawing"' in body else (own,)
+    return (vega_script(), own) if '<div class="drawing"' in body else (own,)
 
 
 def digest(script: str) -> str:
@@ -152,13 +153,6 @@ def _refuse_fork() -> None:
 @cache
 def _home() -> int:
     return os.getpid()  # kept in a child, where it is no longer true
-
-
-@cache
-def _library() -> str:
-    text = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    assert not re.search(r"</script|<!--", text, re.IGNORECASE)
-    return text
 
 
 def _spec(chart: dict[str, Any], title: str, font: str = FONT) -> str:
