@@ -15,6 +15,8 @@ _OF_SHAPES = jaxtyping.jaxtyped
 CALLS = 20
 """of a function whose types are checked in one test: those of a loop are alike"""
 _calls = Counter[int]()
+_switches = vars(jaxtyping.config)
+"""read at each call of each function, without an attribute's cost"""
 
 
 def cheaper() -> None:
@@ -93,7 +95,7 @@ def _checked(function: Callable[..., Any], check: Callable[..., Any]) -> Callabl
 
     @functools.wraps(function)
     def as_told(*args: Any, **kwargs: Any) -> Any:
-        if jaxtyping.config.jaxtyping_disable:
+        if _switches["jaxtyping_disable"]:
             return function(*args, **kwargs)
         _calls[code] += 1
         if _calls[code] > CALLS:

@@ -17,6 +17,7 @@ SHORTER = (
     (re.compile(r"(?<=--limit )\d+"), "200"),
     (re.compile(r"(?<=--episodes )\d+"), "2"),
     (re.compile(r"(?<=--steps )\d+"), "3"),
+    (re.compile(r"(?<=\bepochs=)\d+"), "3"),
     (re.compile(r"(?<=^EPOCHS = )\d+", re.MULTILINE), "1"),
     (re.compile(r"(?<=^STEPS = )\d+", re.MULTILINE), "8"),
     (re.compile(r"(?<=^TRAIN = )\d+", re.MULTILINE), "60"),
