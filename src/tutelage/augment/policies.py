@@ -79,7 +79,14 @@ class RandAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs."""
+        """Draw operations, levels and signs.
+
+        Args:
+            draws: The images' random numbers.
+
+        Returns:
+            One row per image.
+        """
         operation = draws.whole(OPERATION, self.count, len(self.space.strengths))
         level, kept = np.full_like(operation, self.level), np.ones(operation.shape, np.bool_)
         return with_signs(draws, operation, level, kept)
@@ -106,7 +113,14 @@ class TrivialAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs."""
+        """Draw operations, levels and signs.
+
+        Args:
+            draws: The images' random numbers.
+
+        Returns:
+            One row per image.
+        """
         operation = draws.whole(OPERATION, 1, len(self.space.strengths))
         level = draws.whole(LEVEL, 1, self.space.levels)
         return with_signs(draws, operation, level, np.ones_like(operation, np.bool_))
@@ -139,7 +153,14 @@ class UniformAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs."""
+        """Draw operations, levels and signs.
+
+        Args:
+            draws: The images' random numbers.
+
+        Returns:
+            One row per image.
+        """
         operation = draws.distinct(OPERATION, self.count, len(self.space.strengths))
         level = draws.whole(LEVEL, self.count, self.space.levels)
         return with_signs(draws, operation, level, draws.uniform(KEPT, self.count) < 0.5)
@@ -170,7 +191,14 @@ class AutoAugment(Policy):
         return space_named("auto-augment")
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs."""
+        """Draw operations, levels and signs.
+
+        Args:
+            draws: The images' random numbers.
+
+        Returns:
+            One row per image.
+        """
         names = self.space.operations
         pairs = POLICIES[self.policy]
         operation = np.array([[names.index(name) for name, _, _ in pair] for pair in pairs])

@@ -35,12 +35,6 @@ class CifarResNet(nn.Module):
     The stages have ``width``, 2 ``width`` and 4 ``width`` channels and strides 1, 2, 2.
     Images of any size do, 28x28 and grey ones included.
 
-    Args:
-        depth: Layers, 6 n + 2.
-        classes: Columns of the output.
-        channels: Channels of an input image.
-        width: Channels of the first stage.
-
     Attributes:
         pool: Its output [B, 4 * width] feeds ``fc``.
         fc: The linear head.
@@ -79,30 +73,84 @@ def _stage(count: int, inward: int, outward: int, stride: int) -> nn.Sequential:
 
 
 def resnet8(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 8 layers: 0.08M parameters at 10 classes; see ``CifarResNet``."""
+    """The CIFAR ResNet of 8 layers: 0.08M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(8, classes, channels, width)
 
 
 def resnet20(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 20 layers: 0.27M parameters at 10 classes; see ``CifarResNet``."""
+    """The CIFAR ResNet of 20 layers: 0.27M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(20, classes, channels, width)
 
 
 def resnet32(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 32 layers: 0.46M parameters at 10 classes; see ``CifarResNet``."""
+    """The CIFAR ResNet of 32 layers: 0.46M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(32, classes, channels, width)
 
 
 def resnet44(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 44 layers: 0.66M parameters at 10 classes; see ``CifarResNet``."""
+    """The CIFAR ResNet of 44 layers: 0.66M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(44, classes, channels, width)
 
 
 def resnet56(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 56 layers: 0.85M parameters at 10 classes; see ``CifarResNet``."""
+    """The CIFAR ResNet of 56 layers: 0.85M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(56, classes, channels, width)
 
 
 def resnet110(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 110 layers: 1.7M parameters at 10 classes; see ``CifarResNet``."""
+    """The CIFAR ResNet of 110 layers: 1.7M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(110, classes, channels, width)

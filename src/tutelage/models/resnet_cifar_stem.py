@@ -36,11 +36,6 @@ class CifarStemResNet(nn.Module):
 
     Where the shape changes, the shortcut is a 1x1 convolution with batch-norm.
 
-    Args:
-        blocks: Of each stage.
-        classes: Columns of the output.
-        channels: Channels of an input image.
-
     Attributes:
         pool: Its output [B, 512] feeds ``fc``.
         fc: The linear head.
@@ -73,10 +68,26 @@ def _stage(count: int, inward: int, outward: int, stride: int) -> nn.Sequential:
 
 
 def resnet18_cifar(*, classes: int, channels: int = 3) -> CifarStemResNet:
-    """A ``CifarStemResNet`` of 18 layers: 11.17M parameters at 10 classes."""
+    """The ResNet-18 for small images: 11.17M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarStemResNet((2, 2, 2, 2), classes, channels)
 
 
 def resnet34_cifar(*, classes: int, channels: int = 3) -> CifarStemResNet:
-    """A ``CifarStemResNet`` of 34 layers: 21.28M parameters at 10 classes."""
+    """The ResNet-34 for small images: 21.28M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarStemResNet((3, 4, 6, 3), classes, channels)
