@@ -3,12 +3,12 @@
 import logging
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
 from tutelage.distributed.groups import Processes
 from tutelage.errors import first_few
 from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, note_optimizer
+from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.types import Batch
 
 _LOG = logging.getLogger(__name__)
@@ -28,42 +28,50 @@ class LoopCautions:
     none of them.
 
     Args:
+        updater: Of the teacher.
+        total_steps: Student steps of the whole run, if known.
         processes: Those that train the student together.
     """
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(
+        self, updater: TeacherUpdater, total_steps: int | None, processes: Processes
+    ) -> None:
+        self.updater = updater
+        self.total_steps = total_steps
         self.processes = processes
         self._noted = self._channels_checked = False
         self._counts: Tensor | None = None
         self._taught = 0
 
-    def note_length(
-        self,
-        steps: int,
-        total_steps: int | None,
-        every: int,
-        teacher: nn.Module,
-        optimizer: Optimizer,
+    def note(
+        self, steps: int, batch: Batch, held_out: Batch | None, outputs: tuple[int, ...]
     ) -> None:
-        """Warn of few teacher steps; without a known end, leave that to ``save_commentary``.
+        """Warn of what is found before a step.
 
         Args:
             steps: Student steps taken.
-            total_steps: Of the whole run, if known; a run too short for 50 teacher steps with
-                any settings is a trial.
-            every: Student steps between two teacher steps.
-            teacher: The teacher.
-            optimizer: Its own.
+            batch: Training examples.
+            held_out: Held-out ones, if the step takes them.
+            outputs: The shape of the student's logits for an example; empty if unknown.
         """
-        if self._noted:
-            return
+        if not self._noted:
+            self._note_length(steps)
+        if held_out is not None:
+            self._note_batches(batch, held_out, outputs)
+
+    def _note_length(self, steps: int) -> None:
+        """Warn of few teacher steps; without a known end, leave that to ``save_commentary``.
+
+        A run too short for 50 teacher steps with any settings is a trial.
+        """
+        teacher, total_steps = self.updater.teacher, self.total_steps
         if total_steps is None:
             if steps >= FEWEST_TEACHER_STEPS:  # else it is a trial
                 self._noted = True
-                note_optimizer(teacher, optimizer)
+                note_optimizer(teacher, self.updater.optimizer)
             return
         self._noted = True
-        taken = total_steps // every
+        taken = total_steps // (self.updater.every * self.updater.aggregate)
         if taken < FEWEST_TEACHER_STEPS <= total_steps and not self.processes.rank:
             _LOG.warning(
                 "%s takes %d steps only in %d student steps (total_steps), which is little to "
@@ -74,26 +82,19 @@ class LoopCautions:
                 total_steps,
             )
 
-    def note_batches(self, batch: Batch, held_out: Batch, outputs: int | None) -> None:
-        """Compare the batches of a teacher step; reads numbers at every tenth of the first 50.
-
-        Args:
-            batch: Training examples.
-            held_out: Held-out ones.
-            outputs: The student's outputs for an example, if it gives [L, C]; None: unknown.
-        """
+    def _note_batches(self, batch: Batch, held_out: Batch, outputs: tuple[int, ...]) -> None:
+        """Compare batches of a teacher step; reads numbers at every tenth of the first 50."""
         if not self._channels_checked:
             self._channels_checked = True
             self._warn_of_channels(batch.inputs, held_out.inputs)
-        if outputs is None or outputs < 2 or self._taught >= LAST_CHECK:
+        if len(outputs) != 1 or outputs[0] < 2 or self._taught >= LAST_CHECK:
             return
         if not (_are_labels(batch.targets) and _are_labels(held_out.targets)):
             return
         self._taught += 1
-        if self._counts is None or self._counts.shape[1] != outputs + 2:
-            self._counts = torch.zeros(
-                2, outputs + 2, dtype=torch.int64, device=batch.targets.device
-            )
+        width = outputs[0] + 2
+        if self._counts is None or self._counts.shape[1] != width:
+            self._counts = torch.zeros(2, width, dtype=torch.int64, device=batch.targets.device)
         for row, labels in zip(self._counts, (batch.targets, held_out.targets), strict=True):
             _add(row, labels.to(row.device))
         if self._taught % CHECK_EVERY == 0 and self._warned_of_classes(self._counts):

@@ -47,7 +47,7 @@ class StudentStep:
         self.step_strategy = step_strategy
         self.seed = seed
         self.steps = 0
-        self.outputs: int | None = None  # C of the latest logits [L, C]
+        self.outputs: tuple[int, ...] = ()  # shape of the latest logits of an example
         self.running_loss = RunningLoss(self.view.device)
         self.checks = StepChecks(recomputed=recomputed)
         self._teacher_buffers = BufferCopies()
@@ -92,8 +92,7 @@ class StudentStep:
             forward = forward_without_graph
         forward_pass = forward(problem, self.student, prepared_step, alignments)
         self.checks.require_finite(problem, forward_pass)
-        logits = forward_pass.observation.logits
-        self.outputs = logits.shape[1] if logits.ndim == 2 else None
+        self.outputs = forward_pass.observation.logits.shape[1:]
         return forward_pass
 
     def backward(

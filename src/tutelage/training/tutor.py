@@ -47,11 +47,8 @@ class Tutor:
     with respect to the teacher, through the last ``signal.steps`` of them, and the teacher's
     optimiser takes a step.
 
-    A tutor logs a warning, once, of fewer than 50 teacher steps in ``total_steps`` (without
-    ``total_steps``, ``save_commentary`` does), of classes of the training examples that no
-    held-out example has, of held-out images with other channels, and of gradients that are not
-    finite, with the ids of examples that hold NaN. ``cautions = None`` turns the first three
-    off.
+    A tutor logs a warning, once, of few teacher steps, missing classes and other channels
+    (``cautions = None``: it does not), and of gradients that are not finite, with their ids.
 
     Args:
         student: The module to train; never edited or copied.
@@ -147,7 +144,7 @@ class Tutor:
         if recomputed:
             require_no_max_norm(view.module)
         self.best_accuracy = 0.0
-        self.cautions: LoopCautions | None = LoopCautions(self.processes)
+        self.cautions = updater and LoopCautions(updater, total_steps, self.processes)
         self._student_step = StudentStep(
             student, problem, step_strategy, seed, recomputed=recomputed
         )
@@ -211,7 +208,8 @@ class Tutor:
             )
         batch = self._checked("batch", batch)
         held_out = self._checked("held_out", held_out) if self.wants_held_out else None
-        self._warn(batch, held_out)
+        if self.cautions is not None:
+            self.cautions.note(self.steps, batch, held_out, self._student_step.outputs)
         one_step = self._one_step
         if one_step is None or not one_step.updater.in_window(self.steps):
             return self._step_outside_window(one_step, batch, held_out)
@@ -267,17 +265,6 @@ class Tutor:
             held_out = student_step.seeded_held_out(held_out)
             held_out_loss = updater.learn(problem, steps, held_out, phi)
         return step_result(forward_pass, held_out_loss)
-
-    def _warn(self, batch: Batch, held_out: Batch | None) -> None:
-        updater, cautions = self.teacher_updater, self.cautions
-        if updater is None or cautions is None:
-            return
-        every = updater.every * updater.aggregate
-        cautions.note_length(
-            self.steps, self.total_steps, every, self.teacher, updater.optimizer
-        )
-        if held_out is not None:
-            cautions.note_batches(batch, held_out, self._student_step.outputs)
 
     def _checked(self, name: str, batch: Batch | None) -> Batch:
         assert batch is not None
