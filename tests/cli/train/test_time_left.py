@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tutelage_cli.train.time_left import TimeLeft
+from tutelage_cli.train.display import TimeLeft
 
 POLLED = 0.5
 """seconds"""
