@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import MultiStepLR
 
-from papers.data.published.birds_on_places import birds_on_places
+from papers.data.published.cub import birds_on_places
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.raghu2021commentaries.masks_table import (

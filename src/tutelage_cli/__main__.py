@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 
 from tutelage.errors import interrupted
-from tutelage_cli.runner.interrupts import ENDING, handling, raise_interrupt
+from tutelage_cli.runner.workers import ENDING, handling, raise_interrupt
 
 WRONG_USE, STOPPED = 2, 130
 """exit codes"""

@@ -141,6 +141,13 @@ def read_parquet(
     return examples(train), None if test is None else examples(test)
 
 
+def parquet_of(path: Path) -> dict[str, list[Path]]:
+    """The Parquet files of a path by split, if it is or holds some."""
+    if path.is_dir():
+        return parquet_splits(path)
+    return {"train": [path]} if path.suffix.casefold() == ".parquet" and path.is_file() else {}
+
+
 def parquet_splits(folder: Path) -> dict[str, list[Path]]:
     """The parquet files in a folder (or in its folder ``data``) by split.
 

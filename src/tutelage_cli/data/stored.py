@@ -15,7 +15,7 @@ from tutelage_cli.data.decode import PILLOW
 from tutelage_cli.data.folders import class_folders, folder_files, list_folders, read_listed
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
-from tutelage_cli.data.parquet import parquet_files, parquet_splits, read_parquet, refuse_saved
+from tutelage_cli.data.parquet import parquet_files, parquet_of, read_parquet, refuse_saved
 from tutelage_cli.data.reading import STRICT, Reading, unread_tables
 from tutelage_cli.data.tables import (
     listed_files,
@@ -141,13 +141,6 @@ def _chosen(found: Mapping[str, T], path: Path) -> list[T]:
 
 def _is_table(path: Path) -> bool:
     return path.is_file() and path.suffix.casefold() in (".parquet", ".csv")
-
-
-def parquet_of(path: Path) -> Mapping[str, Sequence[Path]]:
-    """The Parquet files of a path by split, if it is or holds some."""
-    if path.is_dir():
-        return parquet_splits(path)
-    return {"train": [path]} if path.suffix.casefold() == ".parquet" else {}
 
 
 def tables_of(path: Path, reading: Reading) -> Mapping[str, Path]:

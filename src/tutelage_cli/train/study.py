@@ -14,12 +14,11 @@ from tutelage.commentaries.commentary import rewrite_card
 from tutelage.errors import UsageError, first_few
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
-from tutelage_cli.runner.interrupts import handling
 from tutelage_cli.runner.log_names import LogName
 from tutelage_cli.runner.ray_tasks import RESTARTS, Died, RayTasks, ray_tasks
 from tutelage_cli.runner.run_folder import exists, sweep
 from tutelage_cli.runner.trackers import prepare_log
-from tutelage_cli.runner.workers import started_workers
+from tutelage_cli.runner.workers import handling, started_workers
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.fold_check import check_folds
 from tutelage_cli.train.controls.stages import is_finished, reads_folds, training_stages

@@ -14,8 +14,8 @@ from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.runner.interrupts import ENDING
 from tutelage_cli.runner.ray_tasks import require_run
+from tutelage_cli.runner.workers import ENDING
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Source, seed_material
 from tutelage_cli.train.student_training import train_student

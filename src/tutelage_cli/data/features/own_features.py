@@ -21,7 +21,7 @@ from tutelage_cli.data.features.arrays import (
 )
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.labelled import Splits
-from tutelage_cli.data.parquet import parquet_splits
+from tutelage_cli.data.parquet import parquet_of
 from tutelage_cli.data.parquet_files import open_parquet
 from tutelage_cli.data.reading import STRICT, Reading
 
@@ -33,7 +33,7 @@ def holds_features(source: str, column: str | None = None) -> bool:
     path = Path(source).expanduser()
     if path.suffix.casefold() in (NPY, NPZ):
         return True
-    if files := _parquet(path):
+    if files := parquet_of(path):
         first = next(iter(files.values()))[0]
         if vector_column(open_parquet(first).schema_arrow, column) is not None:
             return True
@@ -47,7 +47,7 @@ def holds_features(source: str, column: str | None = None) -> bool:
 
 def refuse_odd_vectors(source: str) -> None:
     """Refuse a Parquet source whose column of vectors holds something else than numbers."""
-    if files := _parquet(Path(source).expanduser()):
+    if files := parquet_of(Path(source).expanduser()):
         refuse_other_vectors(next(iter(files.values())))
 
 
@@ -89,7 +89,8 @@ def _read(
         return {"train": _npy(path, column, label, labels_from)}
     if kind == NPZ:
         return read_npz(path, column, label)
-    return {part: read_vectors(files, column, label) for part, files in _parquet(path).items()}
+    found = parquet_of(path)
+    return {part: read_vectors(files, column, label) for part, files in found.items()}
 
 
 def _npy(
@@ -106,9 +107,3 @@ def _npy(
     labels, names = read_label_file(labels_from, label, len(values))
     called = tuple(names) or TableRows.of(str(path), len(values)).names()
     return Vectors(values, labels, called, str(path))
-
-
-def _parquet(path: Path) -> dict[str, list[Path]]:
-    if path.is_dir():
-        return parquet_splits(path)
-    return {"train": [path]} if path.suffix.casefold() == ".parquet" and path.is_file() else {}

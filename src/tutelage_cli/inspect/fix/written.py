@@ -19,10 +19,10 @@ from tutelage_cli.data.features.arrays import LABEL_NAMES
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.features.own_features import NPY, NPZ
 from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.parquet import LABEL_COLUMNS, parquet_files
+from tutelage_cli.data.parquet import LABEL_COLUMNS, parquet_files, parquet_of
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named
-from tutelage_cli.data.stored import parquet_of, tables_of
+from tutelage_cli.data.stored import tables_of
 from tutelage_cli.data.tables import LABEL_COLUMNS as LISTED_LABELS
 from tutelage_cli.data.text.own_tables import LABELS, text_files
 from tutelage_cli.inspect.fix.corrections import Corrected

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.data.published.birds_on_places import birds_on_places
+from papers.data.published.cub import birds_on_places
 from tests.cli.data.published.layouts import cub, places
 from tutelage.errors import UsageError
 from tutelage_cli.data.resize import Size

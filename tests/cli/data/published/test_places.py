@@ -2,7 +2,7 @@
 
 import pytest
 
-from papers.data.published.birds_on_places import place_categories, read_places
+from papers.data.published.cub import place_categories, read_places
 from tests.cli.data.published.layouts import lines, places
 from tutelage.errors import UsageError
 from tutelage_cli.data.resize import Size
