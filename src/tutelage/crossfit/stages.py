@@ -218,7 +218,9 @@ class FoldStages:
         finite = {of: p for of, p in tried.items() if bool(p.isfinite().all())}
         if not finite:
             raise UsageError(DIVERGED)
-        (chosen, first), *others = [(of, self._of_checked(p)) for of, p in finite.items()]
+        (chosen, first), *others = [
+            (of, calibrated_log_likelihood(p, self.checked)) for of, p in finite.items()
+        ]
         return next(
             (settings for settings, each in others if significantly_worse(first, each)), chosen
         )
