@@ -1,4 +1,4 @@
-"""What the idea of each paper is worth beside the simplest ways to use the same data."""
+"""What the idea of each paper is worth, compared with simpler ways to use the same data."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,12 @@ from typing import Any, NamedTuple
 from tutelage_cli.intervals import Interval, mean_interval
 from tutelage_cli.train.names import CONTROLS
 
-SIMPLE = ("regularised", "untaught", *(name for name in CONTROLS if name != "regularised"))
-PAYS = "test_accuracy"
+CONTROL_ARMS = (
+    "regularised",
+    "untaught",
+    *(name for name in CONTROLS if name != "regularised"),
+)
+PAYS_METRIC = "test_accuracy"
 """the measure of ``python -m papers pays``, as a share"""
 
 
@@ -25,23 +29,22 @@ class Idea(NamedTuple):
     metric: str
     arms: tuple[str, ...]
     """forms of the idea; the best counts"""
-    simple: tuple[str, ...] = SIMPLE
+    alternatives: tuple[str, ...] = CONTROL_ARMS
     """what a user could do instead: first the same without the idea; the best counts"""
-    sign: int = 1
-    """-1 where less is better"""
+    lower_is_better: bool = False
 
 
 def _digits(paper: str, name: str, *arms: str) -> list[Idea]:
     cells = ("mnist5k-flip2-0.4-20", "mnist5k-flip2-0.4-100")
-    return [Idea(paper, name, f"pays/{cell}", PAYS, arms) for cell in cells]
+    return [Idea(paper, name, f"pays/{cell}", PAYS_METRIC, arms) for cell in cells]
 
 
 def _features(paper: str, name: str, *arms: str) -> list[Idea]:
     cells = ("cifar10-flip2-0.4-100", "cifar10-human-worst-100", "glue-sst2-flip-0.3-100")
-    return [Idea(paper, name, f"pays/{cell}", PAYS, arms) for cell in cells]
+    return [Idea(paper, name, f"pays/{cell}", PAYS_METRIC, arms) for cell in cells]
 
 
-OTHERS = (
+PUBLISHED_WEIGHINGS = (
     "loss",
     "l2t-loss",
     "mentornet-dd",
@@ -96,9 +99,9 @@ IDEAS = (
             f"mini/commentaries-masks-{data}",
             "test_accuracy",
             ("learned",),
-            simple,
+            alternatives,
         )
-        for data, simple in (
+        for data, alternatives in (
             ("cifar", ("none", "centre", "random")),
             ("xray", ("centre", "random")),
             ("backgrounds", ("none", "centre", "random")),
@@ -139,7 +142,7 @@ IDEAS = (
     *_digits("l2tdi", MARGIN, "margin-loss"),
     *_features("l2tdi", MARGIN, "margin-loss"),
     *_digits("l2tdi", PUBLISHED, "loss"),
-    *_features("l2tdi", PUBLISHED, *OTHERS),
+    *_features("l2tdi", PUBLISHED, *PUBLISHED_WEIGHINGS),
     Idea(
         "l2tdi",
         INTERNAL,
@@ -147,7 +150,7 @@ IDEAS = (
         "error",
         ("interactions",),
         ("plain", "focal", "self-paced"),
-        -1,
+        lower_is_better=True,
     ),
     *(
         Idea(
@@ -156,9 +159,9 @@ IDEAS = (
             f"mini/{recipe}",
             metric,
             ("hard", "soft"),
-            simple,
+            alternatives,
         )
-        for recipe, metric, simple in (
+        for recipe, metric, alternatives in (
             ("mmel-cifar", "accuracy", ("one", "long", "uniform")),
             ("mmel-cifar-resnet32", "accuracy", ("one", "long", "uniform")),
             ("mmel-glue", "score", ("none", "smoothed", "long", "uniform")),
@@ -167,54 +170,55 @@ IDEAS = (
 )
 
 
-class Worth(NamedTuple):
+class IdeaComparison(NamedTuple):
     """An idea beside the best of what replaces it."""
 
     idea: Idea
     arm: str
     """the best form of the idea, by the mean over seeds"""
     mean: float
-    simple: str
+    alternative: str
     """the best of the others"""
-    simple_mean: float
-    difference: Interval
+    alternative_mean: float
+    versus_best: Interval
     """of the two, paired by seed; above 0 the idea is better"""
-    gain: Interval
-    """the best form less the first of ``Idea.simple``, likewise"""
+    versus_plain: Interval
+    """the best form less the first of ``Idea.alternatives``, likewise"""
 
 
-def worth(root: Path) -> list[Worth]:
+def compare_ideas(root: Path) -> list[IdeaComparison]:
     """Every idea whose results are stored below ``root/results``, in the order of ``IDEAS``."""
     found = []
     for idea in IDEAS:
         file = root / "results" / f"{idea.result}.json"
         if file.exists():
             values = _values(json.loads(file.read_text("utf-8"))["arms"], idea)
-            if idea.simple[0] in values and any(arm in values for arm in idea.arms):
-                found.append(_worth(idea, values))
+            if idea.alternatives[0] in values and any(arm in values for arm in idea.arms):
+                found.append(_compared(idea, values))
     return found
 
 
 def _values(arms: Mapping[str, Any], idea: Idea) -> dict[str, list[float]]:
     """Values in percent by arm and seed; arms with a failed seed are left out."""
     columns = {
-        arm: [100 * one[PAYS] for one in of] if isinstance(of, list) else of[idea.metric]
+        arm: [100 * one[PAYS_METRIC] for one in of] if isinstance(of, list) else of[idea.metric]
         for arm, of in arms.items()
-        if arm in (*idea.arms, *idea.simple)
+        if arm in (*idea.arms, *idea.alternatives)
     }
     return {arm: values for arm, values in columns.items() if None not in values}
 
 
-def _worth(idea: Idea, values: Mapping[str, Sequence[float]]) -> Worth:
+def _compared(idea: Idea, values: Mapping[str, Sequence[float]]) -> IdeaComparison:
+    sign = -1 if idea.lower_is_better else 1
     means = {arm: fmean(of) for arm, of in values.items()}
-    arm, simple = (
-        max((one for one in arms if one in means), key=lambda one: idea.sign * means[one])
-        for arms in (idea.arms, idea.simple)
+    arm, alternative = (
+        max((one for one in arms if one in means), key=lambda one: sign * means[one])
+        for arms in (idea.arms, idea.alternatives)
     )
-    difference, gain = (
+    best, plain = (
         mean_interval([
-            idea.sign * (one - o) for one, o in zip(values[arm], values[other], strict=True)
+            sign * (one - o) for one, o in zip(values[arm], values[other], strict=True)
         ])
-        for other in (simple, idea.simple[0])
+        for other in (alternative, idea.alternatives[0])
     )
-    return Worth(idea, arm, means[arm], simple, means[simple], difference, gain)
+    return IdeaComparison(idea, arm, means[arm], alternative, means[alternative], best, plain)

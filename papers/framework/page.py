@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from papers.framework.ideas import Worth, worth
+from papers.framework.ideas import IdeaComparison, compare_ideas
 from papers.framework.paper_tables import PAPERS as TITLES
 from papers.framework.power import PAPERS, POWER_RULE, SIZE_RULE, deciding
 from papers.framework.results import MISSED, NUMBERS_RULE, WITHIN, Row, rows, stored
@@ -43,25 +43,26 @@ difference is that of the comparison that the verdict rests on: where the claim 
 certain, where it does not the most certain, and else the one that needs the most seeds.
 
 **What it would take.** {POWER_RULE}"""
-WORTH = """## What each idea is worth
+IDEAS_INTRO = """## What each idea is worth
 
-The idea of a paper beside the simplest ways to use the same training data, which it has to
-beat to be worth its time. Differences are in points of the measure, paired by seed, with
-their 90% interval; above 0 the idea is better. The plain way is the same training without the
-idea. Of several forms of the idea, and of several simple ways, the best counts, both chosen
-by their mean test result, which favours either. Files below `pays/` have as simple ways all
-[controls](controls.md), which use the same checked labels; taught students have the weight
-decay that the control `regularised`, which is the plain way there, chose. In the other files
-the simple ways do not train on the held-out examples by which the idea learns. `long` trains
-on one copy of each example, as many times longer as the others have copies."""
-WORTH_HEADER = (
+The idea of a paper compared with the alternatives that use the same training data, which it
+has to beat to be worth its time. Differences are in points of the measure, paired by seed,
+with their 90% interval; above 0 the idea is better, also where the measure is an error.
+*Plain* is the same training without the idea. Of several forms of the idea, and of several
+alternatives, the best counts, both chosen by their mean test result, which favours either.
+Files below `pays/` have as alternatives all [controls](controls.md), which use the same
+checked labels; taught students have the weight decay that the control `regularised` chose,
+which is *plain* there. In the other files the alternatives do not train on the held-out
+examples by which the idea learns. `long` trains on one copy of each example, as many times
+longer as the others have copies."""
+IDEAS_HEADER = (
     "idea",
     "results",
     "measure",
     "best form",
-    "less the plain way",
-    "best simple way",
-    "less that [90% interval]",
+    "minus plain",
+    "best alternative",
+    "minus alternative",
     "n",
     "better",
 )
@@ -79,44 +80,57 @@ def write_page(root: Path) -> Path:
     """Write the page of all results that are stored."""
     file = root / "docs" / "results.md"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, page(stored(root), worth(root)).encode())
+    write_atomically(file, page(stored(root), compare_ideas(root)).encode())
     return file
 
 
-def page(contents: Sequence[Mapping[str, Any]], ideas: Sequence[Worth] = ()) -> str:
+def page(contents: Sequence[Mapping[str, Any]], ideas: Sequence[IdeaComparison] = ()) -> str:
     """The page as text."""
     overview = ["| recipe | scale | paper | n | verdict |", "|---|---|---|---|---|"]
     overview += [_line(content) for content in contents]
     lines = [line for content in contents for line in claim_rows(content, _link(content))]
     claims = _table(CLAIMS_HEADER, [(*w[:3], f"**{w[3]}**", *w[4:]) for w in lines])
-    parts = [HEAD.rstrip(), "\n".join(overview), *_worth(ideas), CLAIMS, *counts(contents)]
+    parts = [HEAD.rstrip(), "\n".join(overview), *_ideas(ideas), CLAIMS, *counts(contents)]
     parts.append("\n".join(claims))
     return "\n\n".join([*parts, *map(_section, contents)]) + "\n"
 
 
-def _worth(ideas: Sequence[Worth]) -> list[str]:
+def _ideas(ideas: Sequence[IdeaComparison]) -> list[str]:
     """A table for each paper, and how many of its comparisons are decided."""
-    parts = [WORTH] if ideas else []
+    parts = [IDEAS_INTRO] if ideas else []
     for key, title in TITLES.items():
         if found := [one for one in ideas if one.idea.paper == key]:
-            above = sum(one.difference.above for one in found)
-            below = sum(one.difference.below for one in found)
+            above = sum(one.versus_best.above for one in found)
+            below = sum(one.versus_best.below for one in found)
             count = (
-                f"Of {len(found)} comparisons the idea is better in {above}, the simple way in "
+                f"Of {len(found)} comparisons the idea is better in {above}, an alternative in "
                 f"{below}, and {len(found) - above - below} are undecided."
             )
-            table = _table(WORTH_HEADER, [*map(worth_cells, found)])
+            table = _table(IDEAS_HEADER, [*map(idea_cells, found)])
             parts += [f"### {title}", "\n".join(table), count]
     return parts
 
 
-def worth_cells(found: Worth) -> tuple[str, ...]:
+def idea_cells(found: IdeaComparison) -> tuple[str, ...]:
     """A row of the table of ideas in words."""
-    idea, of = found.idea, found.difference
-    gain, interval = map(_signed, (found.gain, of))
-    best, simple = f"{found.arm} {found.mean:.1f}", f"{found.simple} {found.simple_mean:.1f}"
-    better = "the idea" if of.above else found.simple if of.below else "undecided"
-    return idea.name, idea.result, idea.metric, best, gain, simple, interval, f"{of.n}", better
+    idea, of = found.idea, found.versus_best
+    gain, interval = map(_signed, (found.versus_plain, of))
+    best, alternative = (
+        f"{found.arm} {found.mean:.1f}",
+        f"{found.alternative} {found.alternative_mean:.1f}",
+    )
+    better = "the idea" if of.above else found.alternative if of.below else "undecided"
+    return (
+        idea.name,
+        idea.result,
+        idea.metric,
+        best,
+        gain,
+        alternative,
+        interval,
+        f"{of.n}",
+        better,
+    )
 
 
 def _signed(interval: Interval) -> str:

@@ -22,7 +22,7 @@ from tutelage.crossfit import (
     stratified_folds,
 )
 from tutelage.crossfit.chance import Predicted
-from tutelage.crossfit.fold_settings import TRIED, WHOLE
+from tutelage.crossfit.fold_settings import FULL_RUN, TRIED
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
 
@@ -43,7 +43,7 @@ class Fits:
     def __init__(self, plain: float = 0.5, corrected: float = 0.6, distilled: float = 0.7):
         self.calls: list[FoldTraining] = []
         self.by_stage = {"plain": plain, "corrected": corrected, "distilled": distilled}
-        self.trials = dict(zip(TRIED, (0.4, 0.5, plain, 0.3), strict=True)) | {WHOLE: plain}
+        self.trials = dict(zip(TRIED, (0.4, 0.5, plain, 0.3), strict=True)) | {FULL_RUN: plain}
 
     def __call__(self, training: FoldTraining) -> FoldPredictions:
         stage = training.name.split("-")[0]
@@ -120,13 +120,13 @@ def test_given_labels_are_taken_where_longer_training_on_them_predicts_better(
 
     def fit(training: FoldTraining) -> FoldPredictions:
         own, _ = fits(training)
-        good = (training.settings == WHOLE) == better
+        good = (training.settings == FULL_RUN) == better
         return FoldPredictions(own, likely(CHECKED if good else (CHECKED + 1) % C, 0.7))
 
     found = fitted(fit)
-    trained = [one for one in fits.calls if one.settings == WHOLE]
+    trained = [one for one in fits.calls if one.settings == FULL_RUN]
     assert [(one.fold, one.settings.steps(1000)) for one in trained] == [(0, 1000)] * longest
-    assert (found.selected, found.on_given) == (2, longest and better)
+    assert (found.selected, found.train_on_given_labels) == (2, longest and better)
     assert found.decay_factor == (1 if longest else 30)
     assert found.accuracy == (1 if longest or not better else 0)
 

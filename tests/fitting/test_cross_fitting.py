@@ -195,7 +195,7 @@ def test_students_of_folds_start_from_the_student_that_is_given(monkeypatch) -> 
 def test_the_given_labels_are_trained_on_where_correction_is_shown_to_be_worse(
     monkeypatch,
 ) -> None:
-    monkeypatch.setattr(stages, "last_not_worse", lambda _: 0)
+    monkeypatch.setattr(stages, "select_stage", lambda _: 0)
     found = cross_fitted()
     assert torch.equal(found.targets, nn.functional.one_hot(TRAINING[1], CLASSES).float())
     assert "show students of given labels to be better" in found.report()

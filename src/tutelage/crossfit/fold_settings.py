@@ -28,7 +28,7 @@ TRIED = tuple(
     FoldSettings(*of) for of in ((1 / 6, 1.0), (1 / 3, 1.0), (1 / 3, 30.0), (1 / 3, 60.0))
 )
 """of which the one is chosen whose student predicts given labels of the first fold best"""
-WHOLE = FoldSettings(1.0, 1.0)
+FULL_RUN = FoldSettings(1.0, 1.0)
 """as long as the final student"""
 STRONGER = FoldSettings(1 / 3, 100.0)
 """tried besides for ``regularised``; on soft targets some students fail with it"""
@@ -41,7 +41,7 @@ SHRINKAGE = 0.3
 """of transitions towards the identity, for students of folds, which go on from trained ones"""
 
 
-def may_need_more_steps(chosen: FoldSettings) -> bool:
+def compares_full_run(chosen: FoldSettings) -> bool:
     """Whether the longest of those with the run's own weight decay predicts best."""
     return chosen == TRIED[1]
 

@@ -11,7 +11,7 @@ TEMPERATURES = tuple(10 ** (power / 20) for power in range(-20, 21))
 """0.1 to 10, of which the best is taken before predictions are compared"""
 
 
-def calibrated(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
+def calibrated_log_likelihood(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
     """Log-likelihoods of labels under the temperature that suits them best.
 
     What counts is then which class is likelier, not how sure a student is.
@@ -24,7 +24,7 @@ def calibrated(probabilities: Tensor, labels: Tensor) -> Float[Tensor, "N"]:
     return max(tried, key=lambda each: float(each.mean()))
 
 
-def worse(one: Float[Tensor, "H"], other: Float[Tensor, "H"]) -> bool:
+def significantly_worse(one: Float[Tensor, "H"], other: Float[Tensor, "H"]) -> bool:
     """Whether the first is lower by more than two standard errors of the paired differences.
 
     A single pair, which has no spread, shows nothing.
@@ -35,10 +35,10 @@ def worse(one: Float[Tensor, "H"], other: Float[Tensor, "H"]) -> bool:
     return float(gains.mean()) < -2 * float(gains.std()) / len(gains) ** 0.5
 
 
-def last_not_worse(likelihoods: Sequence[Float[Tensor, "H"]]) -> int:
+def select_stage(likelihoods: Sequence[Float[Tensor, "H"]]) -> int:
     """The place of the last that is not worse than the one chosen before it."""
     chosen = 0
     for place, each in enumerate(likelihoods):
-        if not worse(each, likelihoods[chosen]):
+        if not significantly_worse(each, likelihoods[chosen]):
             chosen = place
     return chosen

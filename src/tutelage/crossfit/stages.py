@@ -17,18 +17,22 @@ from torch.nn import functional as F
 from tutelage.crossfit.chance import Predicted, folds_note
 from tutelage.crossfit.checks import require_labels, require_probabilities
 from tutelage.crossfit.fold_settings import (
+    FULL_RUN,
     SHRINKAGE,
     TRIED,
-    WHOLE,
     FoldSettings,
+    compares_full_run,
     corrected_settings,
     distilled_settings,
     distilled_tried,
-    may_need_more_steps,
     times_seen,
 )
 from tutelage.crossfit.folds import fold_count, stratified_folds
-from tutelage.crossfit.likelihoods import calibrated, last_not_worse, worse
+from tutelage.crossfit.likelihoods import (
+    calibrated_log_likelihood,
+    select_stage,
+    significantly_worse,
+)
 from tutelage.crossfit.posterior import label_posterior, refined_transitions
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 from tutelage.errors import UsageError
@@ -104,7 +108,7 @@ class CrossFitted(NamedTuple):
     selected: int
     """index in ``stages`` of the last stage whose log-likelihood of the checked labels is not
     significantly below that of the stage selected before it"""
-    on_given: bool
+    train_on_given_labels: bool
     """whether to train on the given labels: plain students are selected, or a student of given
     labels that trained for a whole run is significantly better than the selected ones"""
     settings: FoldSettings
@@ -154,7 +158,7 @@ class FoldStages:
 
     def likelihood(self, predictions: Float[Tensor, "K C"]) -> float:
         """Mean log p of the first fold's given labels, in nats."""
-        return float(calibrated(predictions, self.given[self.folds == 0]).mean())
+        return float(calibrated_log_likelihood(predictions, self.given[self.folds == 0]).mean())
 
     def plain(self, fold: int, settings: FoldSettings) -> FoldTraining:
         """The student of a fold that trains on given labels."""
@@ -215,9 +219,11 @@ class FoldStages:
         if not finite:
             raise UsageError(DIVERGED)
         (chosen, first), *others = [
-            (of, calibrated(p, self.checked)) for of, p in finite.items()
+            (of, calibrated_log_likelihood(p, self.checked)) for of, p in finite.items()
         ]
-        return next((settings for settings, each in others if worse(first, each)), chosen)
+        return next(
+            (settings for settings, each in others if significantly_worse(first, each)), chosen
+        )
 
     def _soft_labels(self, before: Sequence[StagePredictions]) -> Float[Tensor, "M C"]:
         posterior = self.posterior(before[1], self.refined(before[1], before[0]))
@@ -270,11 +276,13 @@ class FoldStages:
         Returns:
             Its place, and the mean log-likelihood of each stage.
         """
-        likelihoods = [calibrated(stage.checked, self.checked) for stage in stages]
-        return last_not_worse(likelihoods), [float(each.mean()) for each in likelihoods]
+        likelihoods = [
+            calibrated_log_likelihood(stage.checked, self.checked) for stage in stages
+        ]
+        return select_stage(likelihoods), [float(each.mean()) for each in likelihoods]
 
-    def needs_more_steps(
-        self, stage: StagePredictions, whole: Float[Tensor, "H C"] | None
+    def full_run_is_better(
+        self, stage: StagePredictions, full_run: Float[Tensor, "H C"] | None
     ) -> bool:
         """Whether a student of given labels predicts better after a whole run than a stage.
 
@@ -282,35 +290,38 @@ class FoldStages:
 
         Args:
             stage: The selected one.
-            whole: Probabilities of the checked examples by that student; None unless
-                ``may_need_more_steps``. One that diverged is not better.
+            full_run: Probabilities of the checked examples by that student; None unless
+                ``compares_full_run``. One that diverged is not better.
         """
-        if whole is None or not bool(whole.isfinite().all()):
+        if full_run is None or not bool(full_run.isfinite().all()):
             return False
-        return worse(calibrated(stage.checked, self.checked), calibrated(whole, self.checked))
+        return significantly_worse(
+            calibrated_log_likelihood(stage.checked, self.checked),
+            calibrated_log_likelihood(full_run, self.checked),
+        )
 
     def result(
         self,
         settings: FoldSettings,
         decay_factor: float,
         stages: Sequence[StagePredictions],
-        whole: Float[Tensor, "H C"] | None = None,
+        full_run: Float[Tensor, "H C"] | None = None,
     ) -> CrossFitted:
         """What the selected stage makes of the labels."""
         selected, _ = self.select(stages)
         stage = stages[selected]
         refined, checked = self.refined(stage, stages[0]), stage.checked
-        if longer := self.needs_more_steps(stage, whole):
-            assert whole is not None
-            checked = whole
-        on_given = longer or not selected
+        if longer := self.full_run_is_better(stage, full_run):
+            assert full_run is not None
+            checked = full_run
+        train_on_given_labels = longer or not selected
         right = checked.argmax(1) == self.checked
         return CrossFitted(
             tuple(stages),
             selected,
-            on_given,
+            train_on_given_labels,
             settings,
-            settings.decay_factor if on_given else decay_factor,
+            settings.decay_factor if train_on_given_labels else decay_factor,
             refined,
             self.posterior(stage, refined),
             float(right.double().mean()),
@@ -338,7 +349,7 @@ def cross_fit(
     Where the longest trial with the run's own weight decay was the best, a student of the first
     fold trains on given labels for a whole run and is compared with the selected ones. A final
     student is then trained on ``posterior`` and the checked examples, or on the given labels
-    and the checked examples where ``on_given``. ``tutelage.fit`` does all of this.
+    and the checked examples where ``train_on_given_labels``. ``tutelage.fit`` does all of this.
 
     Source: correction is the gold loss correction of Hendrycks et al. 2018 within folds;
     the refinement of transitions follows Dawid and Skene 1979; the rest is ours.
@@ -417,8 +428,8 @@ def all_stages(
             last = data.distilled_choice({one.settings: fitted(one).checked for one in trials})
         decay_factor = last.decay_factor
         stages.append(data.joined([*map(predicted, data.trainings(last, stages))]))
-    whole = fitted(data.trial(WHOLE)).checked if may_need_more_steps(settings) else None
-    return data.result(settings, decay_factor, stages, whole)
+    full_run = fitted(data.trial(FULL_RUN)).checked if compares_full_run(settings) else None
+    return data.result(settings, decay_factor, stages, full_run)
 
 
 def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> FoldStages:

@@ -129,14 +129,18 @@ class CrossFitting:
         seed = mixed_seed(_FOLD, self.settings.seed)
         folds = stratified_folds(given, self.settings.folds, seed=seed)
         found = all_stages(fit, given, folds, checked)
-        targets = F.one_hot(given, self.parts.classes) if found.on_given else found.posterior
+        targets = (
+            F.one_hot(given, self.parts.classes)
+            if found.train_on_given_labels
+            else found.posterior
+        )
         right = F.one_hot(checked, self.parts.classes)
         return CrossFittedLabels(
             torch.cat([targets.float(), right.float()]),
             found.posterior.gather(1, given[:, None])[:, 0],
             found.accuracy,
             found.decay_factor,
-            WORSE if found.on_given else "",
+            WORSE if found.train_on_given_labels else "",
             found.note,
         )
 

@@ -653,6 +653,7 @@ def test_two_processes_train_the_same_controls_as_one(controlled, pets, tmp_path
     assert answer.out.count("trained distilled-folds, seed 0, fold") == FOLDS
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_settings_of_folds_that_diverge_are_not_chosen(pets, tmp_path, monkeypatch) -> None:
     words = [*WORDS, "--controls", "pruned", "--out", tmp_path / "run"]
     monkeypatch.setattr(
@@ -669,6 +670,7 @@ def test_settings_of_folds_that_diverge_are_not_chosen(pets, tmp_path, monkeypat
         chosen_settings(job)
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_only_the_controls_that_are_named_are_trained_and_what_they_need(
     pets, tmp_path
 ) -> None:
@@ -704,6 +706,7 @@ def test_too_few_examples_for_folds_are_refused_in_one_line(pets, tmp_path) -> N
 
 def test_one_checked_example_is_enough_for_every_control(pets, tmp_path) -> None:
     words = [*THREE, "--held-out", "1", "--teacher", "loss", "--student", "resnet8"]
+    words += ["--folds", "2"]  # one of them without a checked example
     answer = run("train", pets, *words, "--out", tmp_path / "run")
     assert answer.code == 0, answer
     assert not list((tmp_path / "run").glob("students/*/chosen.json"))
@@ -909,6 +912,7 @@ def test_what_a_control_distrusts_can_be_inspected(controlled, tmp_path) -> None
         assert told["examples"][0][key] == pytest.approx(float(values[worst]))
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
     pets, tmp_path
 ) -> None:
@@ -935,6 +939,7 @@ def test_the_teacher_of_out_of_fold_predictions_starts_at_their_closed_form(
     assert len(list((out / "folds").iterdir())) == 3 * FOLDS + len(TRIED) + 2
 
 
+@pytest.mark.usefixtures("report_in_a_word")
 def test_fewer_folds_and_rounds_train_fewer_students(pets, tmp_path) -> None:
     out = tmp_path / "run"
     words = ["--controls", "cross-fitted", "--folds", "3", "--rounds", "1", "--out", out]

@@ -11,11 +11,11 @@ from torch import Tensor
 from tests.trained import content
 from tutelage.crossfit import CrossFitted, StagePredictions
 from tutelage.crossfit.fold_settings import TRIED, FoldSettings
-from tutelage.crossfit.likelihoods import calibrated, worse
+from tutelage.crossfit.likelihoods import calibrated_log_likelihood, significantly_worse
 from tutelage.crossfit.stages import FoldStages
 from tutelage_cli.train.controls import plans
 from tutelage_cli.train.controls.folds import STAGES
-from tutelage_cli.train.controls.plans import METHODS, select
+from tutelage_cli.train.controls.plans import STAGE_NAMES, select
 
 
 @dataclass
@@ -49,7 +49,7 @@ def selected(
     train = torch.full((6, 3), 1 / 3)
     by_arm = {
         arm: StagePredictions(train, said[name], said[name])
-        for arm, name in zip(STAGES, METHODS, strict=True)
+        for arm, name in zip(STAGES, STAGE_NAMES, strict=True)
     }
     monkeypatch.setattr(plans, "read_out_of_fold", lambda _, arm, __: by_arm[arm])
     monkeypatch.setattr(plans, "seconds_of_folds", lambda *_: 1.0)
@@ -64,24 +64,26 @@ def selected(
     )
     found, seconds = select(case)
     assert seconds == (7 if chosen == LONGEST else 3)
-    method = content(tmp_path / "selected.json")["method"]
-    assert METHODS.index(method) == (0 if found.on_given else found.selected)
-    return method
+    kept = content(tmp_path / "selected.json")
+    assert STAGE_NAMES.index(kept["stage"]) == found.selected
+    assert (kept["trained_on"] == "given labels") == found.train_on_given_labels
+    return kept["stage"] if kept["trained_on"] == "posteriors" else kept["trained_on"]
 
 
 def of(*counts: int) -> dict[str, Tensor]:
     return {
-        method: predictions(list(range(n))) for method, n in zip(METHODS, counts, strict=True)
+        method: predictions(list(range(n)))
+        for method, n in zip(STAGE_NAMES, counts, strict=True)
     }
 
 
 @pytest.mark.parametrize(
     ("right", "method"),
     [
-        ((12, 12, 12), "two rounds"),
-        ((12, 18, 20), "two rounds"),
-        ((18, 20, 19), "two rounds"),  # a label less is within two standard errors
-        ((12, 20, 10), "one round"),
+        ((12, 12, 12), "distilled"),
+        ((12, 18, 20), "distilled"),
+        ((18, 20, 19), "distilled"),  # a label less is within two standard errors
+        ((12, 20, 10), "corrected"),
         ((20, 8, 8), "given labels"),
     ],
 )
@@ -95,9 +97,9 @@ def test_the_last_way_is_taken_that_is_not_shown_to_be_worse(
     ("untaught", "chosen", "method"),
     [
         (23, LONGEST, "given labels"),
-        (13, LONGEST, "two rounds"),  # a label more is within two standard errors
-        (23, TRIED[0], "two rounds"),  # fewer steps are better: it is not compared
-        (23, TRIED[2], "two rounds"),  # so is more weight decay
+        (13, LONGEST, "distilled"),  # a label more is within two standard errors
+        (23, TRIED[0], "distilled"),  # fewer steps are better: it is not compared
+        (23, TRIED[2], "distilled"),  # so is more weight decay
     ],
 )
 def test_given_labels_are_taken_where_longer_training_on_them_is_shown_to_be_better(
@@ -112,29 +114,31 @@ def test_given_labels_are_taken_where_longer_training_on_them_is_shown_to_be_bet
 
 def test_an_untaught_student_that_diverged_shows_nothing(monkeypatch, tmp_path) -> None:
     said = of(12, 12, 12) | {"untaught": torch.full((24, 3), float("nan"))}
-    assert selected(monkeypatch, tmp_path, said, chosen=LONGEST) == "two rounds"
+    assert selected(monkeypatch, tmp_path, said, chosen=LONGEST) == "distilled"
 
 
 def test_how_sure_a_way_is_does_not_count(monkeypatch, tmp_path) -> None:
     said = of(18, 18, 18)
-    said["two rounds"] = predictions(list(range(18)), sure=0.999)
-    assert selected(monkeypatch, tmp_path, said) == "two rounds"
-    one, other = (calibrated(said[method], LABELS) for method in ("given labels", "two rounds"))
+    said["distilled"] = predictions(list(range(18)), sure=0.999)
+    assert selected(monkeypatch, tmp_path, said) == "distilled"
+    one, other = (
+        calibrated_log_likelihood(said[method], LABELS) for method in ("plain", "distilled")
+    )
     assert float(one.mean()) == pytest.approx(float(other.mean()), abs=5e-3)
 
 
 def test_a_single_checked_example_judges_nothing(monkeypatch, tmp_path) -> None:
-    said = {method: predictions([0, 1])[:1] for method in METHODS}
-    said["two rounds"] = predictions([])[:1]
-    assert selected(monkeypatch, tmp_path, said, LABELS[:1]) == "two rounds"
+    said = {method: predictions([0, 1])[:1] for method in STAGE_NAMES}
+    said["distilled"] = predictions([])[:1]
+    assert selected(monkeypatch, tmp_path, said, LABELS[:1]) == "distilled"
 
 
 def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> None:
     other = torch.randn(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     gains = torch.tensor([-1.0, 1.0] * 10, dtype=torch.float64)
     error = float(gains.std()) / 20**0.5
-    assert not worse(other + gains - 1.98 * error, other)
-    assert worse(other + gains - 2.02 * error, other)
+    assert not significantly_worse(other + gains - 1.98 * error, other)
+    assert significantly_worse(other + gains - 2.02 * error, other)
 
 
 def test_given_labels_are_trained_on_where_plain_folds_are_better(monkeypatch) -> None:

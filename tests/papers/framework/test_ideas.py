@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from papers.catalogue import RECIPES, load_recipe
-from papers.framework.ideas import IDEAS, worth
+from papers.framework.ideas import IDEAS, compare_ideas
 from papers.framework.page import page, write_page
 from papers.framework.paper_tables import PAPERS
 from papers.pays.cells import CELLS, LEARNED
@@ -34,12 +34,12 @@ def test_every_idea_names_arms_that_its_recipe_or_cell_trains(idea):
         return
     recipe = load_recipe(name)
     assert name in RECIPES
-    assert {*idea.arms, *idea.simple} <= {*recipe.arms}
-    assert not {*idea.arms} & {*idea.simple}
+    assert {*idea.arms, *idea.alternatives} <= {*recipe.arms}
+    assert not {*idea.arms} & {*idea.alternatives}
     assert idea.metric in recipe.metrics
 
 
-def test_the_best_form_is_compared_with_the_best_simple_way_by_seed(tmp_path):
+def test_the_best_form_is_compared_with_the_best_alternative_by_seed(tmp_path):
     arms = copies(
         one=[90.0, 90.0],
         long=[94.0, 95.0],
@@ -48,11 +48,11 @@ def test_the_best_form_is_compared_with_the_best_simple_way_by_seed(tmp_path):
         soft=[95.0, 97.0],
     )
     stored(tmp_path, "mini/mmel-cifar", arms)
-    [found] = worth(tmp_path)
-    assert (found.arm, found.simple) == ("soft", "long")
-    assert found.difference.mean == pytest.approx(1.5)
-    assert found.gain.mean == pytest.approx(6)  # less one, the plain way
-    assert not found.difference.above  # 1 and 2: the interval holds 0
+    [found] = compare_ideas(tmp_path)
+    assert (found.arm, found.alternative) == ("soft", "long")
+    assert found.versus_best.mean == pytest.approx(1.5)
+    assert found.versus_plain.mean == pytest.approx(6)  # less one, the plain way
+    assert not found.versus_best.above  # 1 and 2: the interval holds 0
     assert "| undecided |" in page([], [found])
 
 
@@ -67,8 +67,8 @@ def test_where_less_is_better_the_smaller_mean_is_the_best(tmp_path):
         }.items()
     }
     stored(tmp_path, "mini/interactions-clean", arms)
-    [found] = worth(tmp_path)
-    assert (found.simple, found.difference.above) == ("focal", True)
+    [found] = compare_ideas(tmp_path)
+    assert (found.alternative, found.versus_best.above) == ("focal", True)
     assert "| the idea |" in page([], [found])
 
 
@@ -80,8 +80,8 @@ def test_arms_with_a_failed_seed_do_not_count_and_shares_become_percent(tmp_path
     ]
     cell = {"margin-loss": of_seeds, "regularised": of_seeds}
     stored(tmp_path, "pays/mnist5k-flip2-0.4-20", cell)
-    by_result = {found.idea.result: found for found in worth(tmp_path)}
-    assert by_result["mini/mmel-cifar"].simple == "one"
+    by_result = {found.idea.result: found for found in compare_ideas(tmp_path)}
+    assert by_result["mini/mmel-cifar"].alternative == "one"
     assert by_result["pays/mnist5k-flip2-0.4-20"].mean == pytest.approx(51)
 
 
@@ -91,8 +91,11 @@ def test_the_page_of_a_folder_without_these_results_has_no_such_table(tmp_path):
 
 def test_the_stored_page_shows_every_stored_idea():
     text = (ROOT / "docs" / "results.md").read_text("utf-8")
-    found = worth(ROOT)
+    found = compare_ideas(ROOT)
     assert len(found) == len(IDEAS), [idea.result for idea in IDEAS]
     for one in found:
-        assert f"| {one.arm} {one.mean:.1f} | {one.simple} {one.simple_mean:.1f} |" in text
+        assert (
+            f"| {one.arm} {one.mean:.1f} | {one.alternative} {one.alternative_mean:.1f} |"
+            in text
+        )
     assert json.loads((ROOT / "results/pays/mnist5k-flip2-0.4-20.json").read_text())["arms"]

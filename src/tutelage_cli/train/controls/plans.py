@@ -7,8 +7,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from tutelage.crossfit import CrossFitted, label_issues
-from tutelage.crossfit.fold_settings import may_need_more_steps
-from tutelage.crossfit.likelihoods import calibrated
+from tutelage.crossfit.fold_settings import compares_full_run
+from tutelage.crossfit.likelihoods import calibrated_log_likelihood
 from tutelage.functional.portable_state import load_state
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.storage.json_files import write_json
@@ -44,8 +44,8 @@ from tutelage_cli.train.job import Job, learning_rate
 from tutelage_cli.train.names import OUT_OF_FOLD, takes_chosen_decay
 from tutelage_cli.train.plan import TrainingPlan, TrainState
 
-METHODS = ("given labels", "one round", "two rounds")
-"""what each of ``STAGES`` is evaluated for; each relies more on the checked examples"""
+STAGE_NAMES = ("plain", "corrected", "distilled")
+"""of ``STAGES``, as the pages name their students"""
 UNTAUGHT = "untaught"
 SELECTED = "selected.json"
 ONLY_RATES, ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
@@ -67,17 +67,21 @@ def select(inputs: ControlInputs) -> tuple[CrossFitted, float]:
     stages = [read_out_of_fold(job, arm, inputs.material) for arm in arms]
     settings = chosen_settings(job)
     last = chosen_distilled(job, inputs.material) if job.settings.rounds > 1 else settings
-    seconds, whole = sum(seconds_of_folds(job, arm) for arm in arms), None
-    if may_need_more_steps(settings):
-        whole, of_untaught = _by_untaught(inputs)
+    seconds, full_run = sum(seconds_of_folds(job, arm) for arm in arms), None
+    if compares_full_run(settings):
+        full_run, of_untaught = _by_untaught(inputs)
         seconds += of_untaught
-    found = data.result(settings, last.decay_factor, stages, whole)
+    found = data.result(settings, last.decay_factor, stages, full_run)
     _, likelihoods = data.select(stages)
-    means: dict[str, float] = dict(zip(METHODS, likelihoods, strict=False))
-    if whole is not None and bool(whole.isfinite().all()):
-        means[UNTAUGHT] = float(calibrated(whole, data.checked).mean())
-    method = METHODS[0 if found.on_given else found.selected]
-    write_json(job.folder / SELECTED, {"method": method, "log_likelihood": means})
+    means: dict[str, float] = dict(zip(STAGE_NAMES, likelihoods, strict=False))
+    if full_run is not None and bool(full_run.isfinite().all()):
+        means[UNTAUGHT] = float(calibrated_log_likelihood(full_run, data.checked).mean())
+    kept = {
+        "stage": STAGE_NAMES[found.selected],
+        "trained_on": "given labels" if found.train_on_given_labels else "posteriors",
+        "log_likelihood": means,
+    }
+    write_json(job.folder / SELECTED, kept)
     return found, seconds
 
 
@@ -210,7 +214,7 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
     inputs = replace(inputs, job=_with_decay(inputs.job, found.decay_factor))
     given = inputs.material.train.labels
     weights = found.posterior.gather(1, given[:, None])[:, 0]
-    if found.on_given:
+    if found.train_on_given_labels:
         batches, index = with_checked(inputs)
     else:
         batches, index = on_posteriors(inputs, found.posterior)
