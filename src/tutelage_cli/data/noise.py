@@ -36,7 +36,7 @@ SUPERCLASSES = {
 """names of the classes by superclass"""
 KINDS = ("none", "uniform", "flip", "flip2", "hierarchical")
 HUMAN = "human"
-"""not drawn: the labels that people gave (``data.human_labels``)"""
+"""not drawn: the labels that people gave (``data.labels``)"""
 ANNOTATORS = {
     "aggregate": "aggre_label",
     "random1": "random_label1",
@@ -175,7 +175,7 @@ def _siblings(groups: Sequence[int], classes: int) -> np.ndarray:
     if len(groups) != classes:
         raise UsageError(
             f"label noise 'hierarchical' needs the superclass of each of the {classes} "
-            f"classes, but {len(groups)} are given: see data.superclasses, or use 'uniform'."
+            f"classes, but {len(groups)} are given: see SUPERCLASSES, or use 'uniform'."
         )
     places = np.asarray(groups)
     same = (places[:, None] == places) & ~np.eye(classes, dtype=bool)
