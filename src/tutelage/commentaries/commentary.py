@@ -33,7 +33,7 @@ from tutelage.storage.atomic_files import fresh_folder, replace_folder, write_at
 from tutelage.storage.json_files import environment, write_error, write_json
 from tutelage.storage.state_dicts import require_tensors
 from tutelage.teachers import InternalState, for_other_classes
-from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, steps_taken
+from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, few_steps_taken
 
 _LOG = logging.getLogger(__name__)
 BY_CLASS = (
@@ -164,8 +164,7 @@ def save_commentary(
 
 
 def _warn_of_few_steps(teacher: nn.Module) -> None:
-    taken = steps_taken(teacher)
-    if taken is not None and taken < FEWEST_TEACHER_STEPS:
+    if (taken := few_steps_taken(teacher)) is not None:
         _LOG.warning(
             "%s has taken %d steps only, below %d, which is little to learn "
             "from: train for more steps, or give a smaller teacher_every, aggregate or batch "

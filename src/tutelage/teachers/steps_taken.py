@@ -15,10 +15,17 @@ def note_optimizer(teacher: nn.Module, optimizer: Optimizer) -> None:
     _KNOWN[teacher] = optimizer
 
 
-def steps_taken(teacher: nn.Module) -> int | None:
-    """Steps of a teacher's optimiser; None if none is noted, or it does not count them."""
+def few_steps_taken(teacher: nn.Module) -> int | None:
+    """Steps of a teacher's optimiser if they are few; None the second time.
+
+    None, too, if no optimiser is noted, or if it does not count its steps.
+    """
     optimizer = _KNOWN.get(teacher)
     if optimizer is None:
         return None
     counts = [int(state["step"]) for state in optimizer.state.values() if "step" in state]
-    return max(counts, default=None)
+    taken = max(counts, default=FEWEST_TEACHER_STEPS)
+    if taken >= FEWEST_TEACHER_STEPS:
+        return None
+    del _KNOWN[teacher]
+    return taken
