@@ -4,6 +4,7 @@ import hashlib
 import re
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import vl_convert
@@ -36,7 +37,8 @@ def vega_script() -> str:
 
 
 def _entry() -> Path | None:
-    key = hashlib.sha256(f"{vl_convert.__version__} {SNIPPET}".encode()).hexdigest()
+    release = version("vl-convert-python")
+    key = hashlib.sha256(f"{release} {SNIPPET}".encode()).hexdigest()
     try:
         return cache_folder() / f"vega-{key[:16]}.js"
     except RuntimeError:  # the user has no home
