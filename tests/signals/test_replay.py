@@ -2,20 +2,25 @@
 
 import gc
 import itertools
+import re
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.cases import C, D, InputWeigher, Seen, build, stream, watched
 from tests.tutoring import Copies, mixed_student, teaching
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
-from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled
+from tutelage.signals import Lookahead, Replayed, Reversible, Unrolled, replay_costs
 from tutelage.signals.adjoint import replay_step
-from tutelage.signals.replay_plan import bytes_of, measured_sizes
+from tutelage.signals.live_bytes import LiveBytes
+from tutelage.signals.replay_costs import FirstStep
+from tutelage.signals.replay_plan import bytes_of
 from tutelage.signals.replayed import Segment
 from tutelage.teachers import InternalState
 from tutelage.training.tutor import Tutor
@@ -181,27 +186,107 @@ def test_a_budget_gives_the_fastest_plan_that_fits(steps) -> None:
     module = build("group norm")
     optimizer = Adam(module.parameters(), lr=0.01)
     call = watched(module, optimizer, InputWeigher().double(), steps=steps, before=1)
-    problem, phi, window, _ = call
+    problem, phi, window, held_out = call
     assert window.start is not None
     want, passes = Unrolled(steps)(*call).grad, []
-    least = Replayed(steps, "log")
-    sizes = measured_sizes(problem, least.product, window.start, phi, window.steps[0])
-    whole = sum(sizes) * (steps + 1)
+    product, start = Replayed(steps).product, window.start
+    parts = FirstStep(problem, product, phi, start, window.steps[0], held_out).memory()
+    whole = (parts.state + parts.graph) * (steps + 1) + parts.rest
     for share in (1.0, 0.5, 0.25, 0.1):
         signal = Replayed(steps, budget=f"{whole * share / 1e3} kB")
         try:
-            plan = signal.plan(problem, phi, window.start, window.steps)
+            plan = signal.plan(problem, phi, window.start, window.steps, held_out)
         except UsageError as error:
-            assert steps < 40 and "are needed at least" in str(error)  # noqa: PT017, PT018
+            assert "are needed at least" in str(error)  # noqa: PT017
             continue
-        assert plan.kept_bytes is not None
-        assert plan.kept_bytes <= whole * share
+        assert plan.peak_bytes is not None
+        assert plan.peak_bytes <= whole * share
         passes.append(plan.passes)
         grad = signal(*call).grad
         for key, value in want.items():
             torch.testing.assert_close(grad[key], value, rtol=1e-7, atol=1e-12)
     assert passes == sorted(passes)
     assert passes[0] == 1
+
+
+class Operators(TorchDispatchMode):
+    """Counts operators, a clock that no other process slows down."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("rows", [1, 200], ids=["held-out batch of 1", "of 200"])
+def test_a_plan_predicts_the_memory_of_its_run_down_to_the_least_budget(rows) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(D, 400), nn.Tanh(), nn.Linear(400, C)).double()
+    optimizer = Adam(module.parameters(), lr=0.01)
+    problem, phi, window, held_out = watched(
+        module, optimizer, InputWeigher().double(), steps=20
+    )
+    assert window.start is not None
+    many = torch.arange(rows) % len(held_out.ids)
+    held_out = held_out._replace(
+        inputs=held_out.inputs[many], targets=held_out.targets[many], ids=torch.arange(rows)
+    )
+    run = problem, phi, window.start, window.steps, held_out
+    with pytest.raises(UsageError, match="are needed at least") as refused:
+        Replayed(20, budget="1 kB").plan(*run)
+    least = float(re.findall(r"([0-9.]+) MB are needed", str(refused.value))[0])
+    peaks = []
+    for budget in (least, 1.1 * least, 1.5 * least, 1000.0):
+        signal = Replayed(20, budget=f"{budget} MB")
+        plan = signal.plan(*run)
+        with LiveBytes() as alive:
+            signal(problem, phi, window, held_out)
+        assert plan.peak_bytes == pytest.approx(alive.peak, rel=0.2)
+        peaks.append(alive.peak)
+    assert peaks == sorted(peaks)
+    assert peaks[-1] > 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_a_plan_predicts_the_time_of_its_run_in_plain_steps(share, monkeypatch) -> None:
+    module = build("group norm")
+    optimizer = Adam(module.parameters(), lr=0.01)
+    problem, phi, window, held_out = watched(
+        module, optimizer, InputWeigher().double(), steps=20
+    )
+    assert window.start is not None
+    run = problem, phi, window.start, window.steps, held_out
+    most = Replayed(20, budget="1 GB").plan(*run).peak_bytes
+    assert most is not None
+    signal = Replayed(20, budget=f"{share * most / 1e3} kB")
+    signal(problem, phi, window, held_out)  # the first estimate checks the student, too
+    with Operators() as operators:
+        clock = SimpleNamespace(process_time=lambda: float(operators.count))
+        monkeypatch.setattr(replay_costs, "time", clock)
+        plan = signal.plan(*run)
+        before = operators.count
+        problem.step(window.start, phi, window.steps[0])
+        plain = operators.count - before
+        before = operators.count
+        signal(problem, phi, window, held_out)
+        came = (operators.count - before) / plain
+    assert plan.plain_steps == pytest.approx(came, rel=0.2)
+    assert (plan.passes == 1) == (share == 1)
+
+
+def test_bytes_alive_at_the_same_time_are_counted() -> None:
+    given = torch.zeros(1000)
+    with LiveBytes() as alive:
+        one = torch.ones(100)
+        two = one.view(10, 10)  # no memory of its own
+        assert alive.peak == 400
+        del one, two
+        three = given + 1
+        assert alive.peak == 4000
+        four = three * 2
+    assert alive.peak == 8000
+    assert len(three) == len(four)
 
 
 @pytest.mark.parametrize("budget", ["500", "MB", "-3 MB", "1.2.3 GB", "120%", "0%"])

@@ -8,13 +8,9 @@ from math import ceil, sqrt
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
-from tutelage.signals.adjoint import replay_step
-from tutelage.signals.products import Product
-from tutelage.types import Params, Step, StudentState
+from tutelage.signals.replay_costs import ReplayBytes
 
 UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -32,6 +28,12 @@ class ReplayPlan(NamedTuple):
     """kept at the same time, the graphs' own left out"""
     kept_bytes: int | None = None
     """of states and graphs at the same time; None where they were not measured"""
+    peak_bytes: int | None = None
+    """of these and of what else is alive at the same time: gradients, and graphs of one step
+    and of the held-out loss; None where they were not measured"""
+    plain_steps: float | None = None
+    """CPU time of the estimate, in plain steps of the student (a gradient and an update), by
+    that of the first step; None where it was not measured"""
 
 
 def sqrt_plan(steps: int) -> ReplayPlan:
@@ -45,30 +47,30 @@ def tree_plan(steps: int, arity: int) -> ReplayPlan:
     return _plan(steps, arity, 1)
 
 
-def plan_within(budget: int, steps: int, state_bytes: int, graph_bytes: int) -> ReplayPlan:
-    """The plan with the fewest passes whose states and graphs fit into a budget in bytes.
+def plan_within(budget: int, steps: int, memory: ReplayBytes) -> ReplayPlan:
+    """The plan with the fewest passes whose memory fits into a budget in bytes.
 
-    A state has the student's parameters, buffers and optimiser state; a graph is that of one
-    step. If no plan fits it is a ``UsageError`` with the least that one needs.
+    If no plan fits it is a ``UsageError`` with the least that one needs.
     """
-    plans = [
-        plan._replace(kept_bytes=plan.states * state_bytes + plan.width * graph_bytes)
-        for width in _widths(steps)
-        for plan in (_plan(steps, arity, width) for arity in _arities(ceil(steps / width)))
-    ]
-    fitting = [plan for plan in plans if _bytes(plan) <= budget]
+    plans = []
+    for width in _widths(steps):
+        for arity in _arities(ceil(steps / width)):
+            plan = _plan(steps, arity, width)
+            kept = plan.states * memory.state + plan.width * memory.graph
+            plans.append(plan._replace(kept_bytes=kept, peak_bytes=kept + memory.rest))
+    fitting = [plan for plan in plans if _peak(plan) <= budget]
     if not fitting:
-        least = min(map(_bytes, plans))
+        least = min(map(_peak, plans))
         raise UsageError(
             f"budget={budget / 1e6:.3g} MB is too little for {steps} steps of this student: "
-            f"{least / 1e6:.3g} MB are needed at least. Give more, or fewer steps."
+            f"{ceil(least / 1e4) / 100:.2f} MB are needed at least. Give more, or fewer steps."
         )
-    return min(fitting, key=lambda plan: (plan.passes, _bytes(plan)))
+    return min(fitting, key=lambda plan: (plan.passes, _peak(plan)))
 
 
-def _bytes(plan: ReplayPlan) -> int:
-    assert plan.kept_bytes is not None
-    return plan.kept_bytes
+def _peak(plan: ReplayPlan) -> int:
+    assert plan.peak_bytes is not None
+    return plan.peak_bytes
 
 
 def _widths(steps: int) -> list[int]:
@@ -140,34 +142,3 @@ def _free(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def measured_sizes(
-    problem: BilevelProblem, product: Product, state: StudentState, phi: Params, step: Step
-) -> tuple[int, int]:
-    """Bytes of a state, and of one step's graph with the state that it starts from."""
-    own = [state.params, state.buffers, *state.slots.values()]
-    shared = {_storage(x)[0] for named in own for x in named.values()}
-    shared |= {_storage(x)[0] for x in (*phi.values(), step.batch.inputs)}
-    saved: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        place, size = _storage(tensor)
-        if place not in shared:
-            saved[place] = size
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        replayed = replay_step(problem, product, state, phi, step)
-    for gradient in replayed.linearised.gradient.values():
-        keep(gradient)
-    after = replayed.after()
-    kept = [after.params, after.buffers, *after.slots.values()]
-    fresh = dict(_storage(x) for named in kept for x in named.values())
-    state_bytes = sum(size for place, size in fresh.items() if place not in shared)
-    return state_bytes, sum(saved.values()) + state_bytes
-
-
-def _storage(tensor: Tensor) -> tuple[int, int]:
-    storage = tensor.untyped_storage()
-    return storage.data_ptr(), storage.nbytes()

@@ -11,10 +11,10 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.signals.adjoint import Adjoint, ReplayedStep, replay_step
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, Product
+from tutelage.signals.replay_costs import FirstStep
 from tutelage.signals.replay_plan import (
     ReplayPlan,
     bytes_of,
-    measured_sizes,
     parts_of,
     plan_within,
     sqrt_plan,
@@ -36,9 +36,10 @@ class Replayed(Signal):
       2 + log2(T) / 2 times.
     * A number k keeps k states at every level of a k-ary tree and one graph; it lies between.
 
-    With a ``budget``, the fastest plan whose states and graphs fit into it, from one that keeps
-    all graphs to ``"log"``; ``plan`` says which. What one step needs while it is computed comes
-    on top.
+    With a ``budget``, the fastest plan whose memory fits into it, from one that keeps all
+    graphs to ``"log"``: states, graphs and what one step and the held-out loss need while they
+    are computed. ``plan`` says which, and how much memory and time it takes. For each estimate
+    the first step is taken once more and gone back through, to measure its memory.
 
     A recomputed step must give the same numbers bit for bit; otherwise an error names
     the steps, the parameter and the difference.
@@ -104,7 +105,7 @@ class Replayed(Signal):
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the held-out loss in the initial parameters."""
-        plan = self.plan(problem, phi, start, steps)
+        plan = self._fitting(len(steps), self._first(problem, phi, start, steps, held_out))
         replay = Replay(problem, self.product, phi, plan.arity, plan.width)
         end, replayed, segments = replay.run(start, steps)
         loss, *direct = problem.held_out_gradients(end, phi, held_out)
@@ -126,19 +127,47 @@ class Replayed(Signal):
         phi: Params,
         start: StudentState,
         steps: Sequence[Step],
+        held_out: Batch | None = None,
     ) -> ReplayPlan:
         """How many states and graphs are kept, and how often a step is computed.
 
-        With a budget the first step is computed, to measure them; one that is too small is
-        refused by a ``UsageError``.
+        With a budget the first step and the held-out loss are computed a few times, to measure
+        their memory and time; one that is too small is refused by a ``UsageError`` with the
+        least that is needed.
+
+        Args:
+            problem: The student and its teacher.
+            phi: The teacher's parameters.
+            start: The student before the steps.
+            steps: The steps of the run.
+            held_out: The held-out batch; None: memory and time are those without it.
+
+        Returns:
+            The plan.
         """
+        first = self._first(problem, phi, start, steps, held_out)
+        plan = self._fitting(len(steps), first)
+        if self.budget is None:
+            return plan
+        return plan._replace(plain_steps=first.plain_steps(len(steps), plan.passes))
+
+    def _first(
+        self,
+        problem: BilevelProblem,
+        phi: Params,
+        start: StudentState,
+        steps: Sequence[Step],
+        held_out: Batch | None,
+    ) -> FirstStep:
+        return FirstStep(problem, self.product, phi, start, steps[0], held_out)
+
+    def _fitting(self, steps: int, first: FirstStep) -> ReplayPlan:
         if self.budget is not None:
-            sizes = measured_sizes(problem, self.product, start, phi, steps[0])
-            budget = bytes_of(self.budget, problem.student.device)
-            return plan_within(budget, len(steps), *sizes)
+            budget = bytes_of(self.budget, first.problem.student.device)
+            return plan_within(budget, steps, first.memory())
         if self.memory == "sqrt":
-            return sqrt_plan(len(steps))
-        return tree_plan(len(steps), 2 if self.memory == "log" else self.memory)
+            return sqrt_plan(steps)
+        return tree_plan(steps, 2 if self.memory == "log" else self.memory)
 
 
 class Segment(NamedTuple):

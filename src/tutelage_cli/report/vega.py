@@ -37,7 +37,8 @@ def vega_script() -> str:
 
 
 def _entry() -> Path | None:
-    key = hashlib.sha256(f"{version('vl-convert-python')} {SNIPPET}".encode()).hexdigest()
+    release = version("vl-convert-python")
+    key = hashlib.sha256(f"{release} {SNIPPET}".encode()).hexdigest()
     try:
         return cache_folder() / f"vega-{key[:16]}.js"
     except RuntimeError:  # the user has no home

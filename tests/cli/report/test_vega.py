@@ -33,7 +33,7 @@ def test_a_bundle_is_made_once_and_read_back(bundled, tmp_path) -> None:
 
 def test_another_release_is_bundled_anew(bundled, monkeypatch) -> None:
     vega_script()
-    monkeypatch.setattr(vl_convert, "__version__", "0.0.0")
+    monkeypatch.setattr("tutelage_cli.report.vega.version", lambda _: "0.0.0")
     again()
     assert len(bundled) == 2
 
