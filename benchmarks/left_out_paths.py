@@ -26,7 +26,7 @@ HELD_OUT = torch.randn(7, 4, generator=GENERATOR, dtype=torch.float64)
 
 
 class Scales(nn.Module):
-    """Prepares: scales every feature by what is learnt."""
+    """Prepares: scales every feature by what is learned."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Docstrings, of a third of which the package is told wrong, learnt by a small transformer."""
+"""Docstrings, of a third of which the package is told wrong, learned by a small transformer."""
 
 import sys
 

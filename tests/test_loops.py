@@ -224,7 +224,7 @@ def test_a_batch_made_under_inference_mode_is_refused_with_the_way_out() -> None
         tutor.step(batch)
 
 
-def test_a_curriculum_commentary_can_be_learnt_over_whole_runs() -> None:
+def test_a_curriculum_commentary_can_be_learned_over_whole_runs() -> None:
     network = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.LazyLinear(1))
     network(torch.zeros(1, 2, 4, 4))
     teacher = Curriculum(network)

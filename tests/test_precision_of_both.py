@@ -179,7 +179,7 @@ def test_a_real_step_s_weights_are_those_of_the_wider_precision() -> None:
 
 BLENDING: dict[str, Callable[[], Any]] = {
     "mixup": lambda: Mixup(7, alpha=1.0),
-    "learnt": lambda: Blending(7, start=0.3),
+    "learned": lambda: Blending(7, start=0.3),
     "random": lambda: RandomBlending(7, seed=1),
 }
 

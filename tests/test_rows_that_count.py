@@ -155,7 +155,7 @@ def test_whatever_the_teacher_and_its_own_means_and_ranks(teacher) -> None:
     torch.testing.assert_close(found[0].weights[rows], wanted[0].weights)
 
 
-LEARNT: dict[str, tuple[Any, Signal]] = {
+LEARNED: dict[str, tuple[Any, Signal]] = {
     "by loss": ("by loss", Lookahead()),
     "not rescaled": ("not rescaled", Unrolled(1)),
     "centred": ("centred", Unrolled(1)),
@@ -169,9 +169,9 @@ LEARNT: dict[str, tuple[Any, Signal]] = {
 
 
 @pytest.mark.parametrize("metric", [None, expected_error])
-@pytest.mark.parametrize("name", LEARNT)
+@pytest.mark.parametrize("name", LEARNED)
 def test_a_teacher_learns_as_without_them(name, metric) -> None:
-    teacher, signal = LEARNT[name]
+    teacher, signal = LEARNED[name]
     own, marked = OBJECTIVES["ours"], batch(LABELS)
     judge = batch([2, -100, 0, 1], seed=1)
     found = taught(marked, teacher, own, signal, judge, metric=metric)

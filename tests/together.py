@@ -204,10 +204,10 @@ def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
         if record.held_out_loss is not None:
             judged.append(record.held_out_loss)
     state = tutor.problem.student.state()
-    learnt = {k: p.detach().clone() for k, p in teacher.named_parameters()}
+    learned = {k: p.detach().clone() for k, p in teacher.named_parameters()}
     return {
         "student": state.params,
-        "teacher": learnt,
+        "teacher": learned,
         "losses": torch.tensor(losses),
         "judged": torch.tensor(judged),
     }

@@ -59,7 +59,7 @@ class Episodes(Settings):
             )
 
 
-def learnt_to_keep(seed: int, settings: Episodes, device: torch.device) -> Method:
+def learned_to_keep(seed: int, settings: Episodes, device: torch.device) -> Method:
     """Learn what to keep, from fresh students on the seed's own data."""
     material = material_of(settings, seed)
     images = image_format(material)
@@ -97,8 +97,8 @@ METHODS: Mapping[str, tuple[Method, ...]] = {
     ),
     "interactions": (interactions(),),
 }
-"""by arm; of several the one with the least held-out error counts, and what is learnt over many
-students is learnt first"""
+"""by arm; of several the one with the least held-out error counts; what is learned over many
+students is learned first"""
 ROWS = {
     "plain": "Baseline",
     "focal": "Focal loss",
@@ -128,7 +128,7 @@ SMOKE = {
 
 def run(arm: str, seed: int, settings: Episodes, device: torch.device) -> Outcome:
     """Train the students of an arm with one seed."""
-    methods = (learnt_to_keep(seed, settings, device),) if arm == KEPT else METHODS[arm]
+    methods = (learned_to_keep(seed, settings, device),) if arm == KEPT else METHODS[arm]
     every = [train(method, seed, settings, device) for method in methods]
     best = min(every, key=lambda trained: min(trained.series["held-out error"]))
     errors = best.errors()

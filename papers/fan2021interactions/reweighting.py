@@ -124,7 +124,7 @@ class Method(NamedTuple):
     build: Callable[[nn.Module, Images], nn.Module]
     """the teacher, from the student and what it is shown"""
     signal: Callable[[int], Signal] | None = Reversible
-    """from the steps to look back over; None where nothing is learnt"""
+    """from the steps to look back over; None where nothing is learned"""
     every: int | None = None
     """student steps between two teacher steps; the settings' where None"""
     look_back: int | None = None  # the settings' where None

@@ -1,4 +1,4 @@
-"""A teacher that has been learnt, frozen, for another student and for another data set.
+"""A teacher that has been learned, frozen, for another student and for another data set.
 
 Fan et al. 2021, Appendix B. Figures: ``docs/results.md``.
 """
@@ -36,7 +36,7 @@ from tutelage_cli.claims import Claim
 
 @dataclass(frozen=True)
 class Transfer(Settings):
-    """What decides a job: what the teacher is learnt with, and what it then teaches."""
+    """What decides a job: what the teacher is learned with, and what it then teaches."""
 
     other_student: Student = "resnet110"
     other_data: str = "cifar100"
@@ -52,7 +52,7 @@ class Transfer(Settings):
 
 
 WHERE = ("same", "student", "data")
-"""whom the frozen teacher teaches: a fresh student of the kind and data it was learnt with,
+"""whom the frozen teacher teaches: a fresh student of the kind and data it was learned with,
 another network, the same network on another data set"""
 ARMS = tuple(f"{where}.{teaching}" for where in WHERE for teaching in ("plain", "frozen"))
 ROWS = {
@@ -63,7 +63,7 @@ SOURCE = interactions()
 
 
 @cache
-def learnt(seed: int, settings: Transfer, device: torch.device) -> InternalState:
+def learned(seed: int, settings: Transfer, device: torch.device) -> InternalState:
     """The teacher as it is at the end of its first student's schedule.
 
     That student starts from other weights than those of ``seed``, which are to be taught later,
@@ -84,7 +84,7 @@ def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> Inter
     tap = internal_state(student, "I0", (images.channels, images.size, images.size))
     if tap.width != teacher.tap_width:
         raise UsageError(
-            f"The teacher was learnt with {teacher.tap_width} features, but "
+            f"The teacher was learned with {teacher.tap_width} features, but "
             f"{type(student).__name__} gives {tap.width} of {images.size}x{images.size} "
             "images: give other_student and other_data with as many."
         )
@@ -102,7 +102,7 @@ def counted(trained: Trained) -> float:
 def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcome:
     """Train one student with one seed, under no teacher or a frozen one."""
     where, _, teaching = arm.partition(".")
-    method = PLAIN if teaching == "plain" else frozen(learnt(seed, settings, device))
+    method = PLAIN if teaching == "plain" else frozen(learned(seed, settings, device))
     trained = train(method, seed, settings.target(where), device)
     found = {name: error for name, error in trained.errors().items() if name in METRICS}
     return Outcome(found | {"counted": counted(trained)}, trained.series)

@@ -147,7 +147,7 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "The learnt spot shows what tells the classes apart: a student that sees only it "
+            "The learned spot shows what tells the classes apart: a student that sees only it "
             "does better than one that sees spots at random, in accuracy and loss.",
             better("learned", "random"),
         ),
@@ -162,12 +162,12 @@ RECIPE = Recipe(
             better("learned", "permuted"),
         ),
         expectation(
-            "The learnt spot is better than the middle of the image, in accuracy and loss.",
+            "The learned spot is better than the middle of the image, in accuracy and loss.",
             better("learned", "centre"),
         ),
     ),
     plots=(
-        Panel("Test images, their learnt spots, what is seen", "learned", "masks"),
+        Panel("Test images, their learned spots, what is seen", "learned", "masks"),
         curves("Training loss of new students", "nats", ARMS, "training loss"),
     ),
     prepare=lambda settings: parts_of(settings, 0),

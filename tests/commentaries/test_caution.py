@@ -1,4 +1,4 @@
-"""A commentary learnt along one run is warned of where it looks at a student's state."""
+"""A commentary learned along one run is warned of where it looks at a student's state."""
 
 import pytest
 

@@ -382,7 +382,7 @@ def test_what_is_not_recorded_is_said_and_can_be_recorded_later(tmp_path):
     assert "| Seeds | 0, 1 |" in readme
     assert "+1.0 over untaught, percentage points (on what: not recorded)" in readme
     assert "| Student | not recorded |" in readme
-    assert "Caution: learnt along one run" in readme
+    assert "Caution: learned along one run" in readme
     assert "Not recorded: classes, student, signal." in readme
     assert read_card(folder)["learnt_on"]["gains"] == {"untaught": 1.0}
     assert load_file(folder / WEIGHTS).keys() == before.keys()

@@ -1,4 +1,4 @@
-"""A commentary is used on the classes that it was learnt on, whatever their number."""
+"""A commentary is used on the classes that it was learned on, whatever their number."""
 
 import pytest
 import torch
@@ -44,7 +44,9 @@ def stored(folder, teacher, classes=CLASSES):
 def test_a_class_that_it_does_not_know_is_named(tmp_path, kind):
     folder = stored(tmp_path / "données [v1]", BY_CLASS[kind]())
     load_commentary(folder, STUDENT, classes=CLASSES)
-    with pytest.raises(UsageError, match="does not know the class zebra; it was learnt on cat"):
+    with pytest.raises(
+        UsageError, match="does not know the class zebra; it was learned on cat"
+    ):
         load_commentary(folder, STUDENT, classes=("cat", "dog", "zebra"))
     with pytest.raises(UsageError, match=r"in another order \(dog, cat, emu\)"):
         load_commentary(folder, STUDENT, classes=("dog", "cat", "emu"))
@@ -53,7 +55,7 @@ def test_a_class_that_it_does_not_know_is_named(tmp_path, kind):
 def test_a_class_name_of_two_lines_leaves_the_message_one(tmp_path):
     folder = stored(tmp_path / "a", Blending(3), classes=("cat", "dog", "e\nmu"))
     for classes in (("cat", "dog", "ze\nbra"), ("dog", "cat", "e\nmu")):
-        with pytest.raises(UsageError, match=r"learnt on cat, dog, e\\nmu") as raised:
+        with pytest.raises(UsageError, match=r"learned on cat, dog, e\\nmu") as raised:
             load_commentary(folder, STUDENT, classes=classes)
         assert "\n" not in str(raised.value)
 

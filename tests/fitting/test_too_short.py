@@ -18,7 +18,7 @@ LONG = [2.6, 1.8, 1.5, 1.4, 1.35, 1.32, 1.30, 1.29, 1.15, 1.1, 1.09, 1.09]
         ([2.6, 1.8, 1.5], 2, "from 2.600 to 1.800 in the last epoch"),
         ([2.6, 1.8], 1, "from 2.600 to 1.800 in the last epoch"),
         ([2.6], 1, ""),
-        ([2.6, 0.2, 0.1], 2, ""),  # it has learnt all
+        ([2.6, 0.2, 0.1], 2, ""),  # it has learned all
         ([1.0, 1.2, 1.3], 3, ""),  # it does not learn at all
         ([3 - 0.1 * n for n in range(12)], 10, "from 2.300 to 2.100 in the last 2 epochs"),
         ([1.0 - 0.1001 * (n > 0) - 0.9 * (n > 1) for n in range(5)], 5, ""),
@@ -58,8 +58,8 @@ def test_a_cross_fitted_run_says_that_its_folds_are_at_chance() -> None:
     (line,) = [line for line in found.report().splitlines() if "too short" in line]
     assert "plain students of folds predict" in line
     assert "cross-fitted results mean little" in line
-    learnt = run(blobs(240, 0)[0], CHECKED, student=network(), **settings)
-    assert "plain students of folds" not in learnt.report()
+    learned = run(blobs(240, 0)[0], CHECKED, student=network(), **settings)
+    assert "plain students of folds" not in learned.report()
 
 
 def test_both_signs_are_said_in_one_note() -> None:

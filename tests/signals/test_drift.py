@@ -71,7 +71,7 @@ def take(tutor: Tutor, run: Run, steps: int | None = None) -> None:
         tutor.step(batch(tutor.steps, run.scale, dtype), due)
 
 
-def learnt(tutor: Tutor) -> Tensor:
+def learned(tutor: Tutor) -> Tensor:
     return (Weights().phi - tutor.teacher.get_parameter("phi")).detach().double()
 
 
@@ -96,7 +96,7 @@ def test_a_window_that_curvature_spoils_is_refused_at_the_first_look(run) -> Non
         InexactWindowError, match=r"Reversing .* Use a window of about \d+ steps"
     ):
         take(tutor, REFUSED[run])
-    assert not learnt(tutor).any()
+    assert not learned(tutor).any()
 
 
 @pytest.mark.parametrize("run", TAKEN)
@@ -105,7 +105,7 @@ def test_a_window_that_is_taken_gives_what_double_precision_gives(run) -> None:
     for signal, dtype in ((Reversible, torch.float32), (Unrolled, torch.float64)):
         tutor = tutor_for(TAKEN[run], signal(TAKEN[run].steps), dtype)
         take(tutor, TAKEN[run])
-        found.append(learnt(tutor))
+        found.append(learned(tutor))
     assert (found[0] - found[1]).norm() < 1e-3 * found[1].norm()
 
 
@@ -124,21 +124,21 @@ def test_double_precision_takes_what_single_precision_cannot() -> None:
     run = REFUSED["little momentum, large rate"]
     tutor = tutor_for(run, Reversible(run.steps), torch.float64)
     take(tutor, run)
-    assert learnt(tutor).any()
+    assert learned(tutor).any()
 
 
 def test_a_later_window_is_left_out_counted_and_warned_of(caplog) -> None:
     run = Run(13, 0.05, 0.5)
     tutor = tutor_for(run, Reversible(run.steps))
     take(tutor, run)
-    before = learnt(tutor)
+    before = learned(tutor)
     assert before.any()
     assert not tutor.skipped_teacher_steps
     steep = run._replace(rate=3.0)
     take(tutor, steep)
     take(tutor, steep)
     assert tutor.skipped_teacher_steps == 2
-    assert torch.equal(learnt(tutor), before)
+    assert torch.equal(learned(tutor), before)
     warnings = [
         r.getMessage() for r in caplog.records if "Reversing 13 steps" in r.getMessage()
     ]

@@ -42,7 +42,7 @@ from tutelage.types import Batch, StudentState, as_prepared
 
 
 class Copies(nn.Module):
-    """Each example with two copies that are moved by what is learnt, in two ways."""
+    """Each example with two copies that are moved by what is learned, in two ways."""
 
     def __init__(self) -> None:
         super().__init__()

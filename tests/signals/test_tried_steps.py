@@ -26,7 +26,7 @@ class Counting(nn.Module):
         return self.map(x) / self.passes
 
 
-def learnt(signal: Signal) -> tuple[Tensor, float]:
+def learned(signal: Signal) -> tuple[Tensor, float]:
     """What the teacher learns at one step, and how often the student was run."""
     torch.manual_seed(0)
     student, teacher = Counting().double(), InputWeigher().double()
@@ -40,7 +40,7 @@ def learnt(signal: Signal) -> tuple[Tensor, float]:
 
 @pytest.mark.parametrize("mode", ["restep", "virtual"])
 def test_the_step_is_tried_from_the_buffers_before_it(mode) -> None:
-    got, passes = learnt(Lookahead(DoubleBackward(), mode=mode))
-    want, _ = learnt(Unrolled(1))
+    got, passes = learned(Lookahead(DoubleBackward(), mode=mode))
+    want, _ = learned(Unrolled(1))
     torch.testing.assert_close(got, want, rtol=1e-9, atol=0)
     assert passes == 1

@@ -92,7 +92,7 @@ def test_the_hypergradient_is_the_slope_of_real_training(size) -> None:
     assert all(grad.isfinite().all() and grad.any() for grad in estimate.grad.values())
 
 
-def test_looking_one_step_ahead_sees_that_more_than_weights_are_learnt() -> None:
+def test_looking_one_step_ahead_sees_that_more_than_weights_are_learned() -> None:
     teach, batches = teacher(), [batch(1)]
     wanted, _ = train(student, teach, batches, batch(9), Unrolled(1), OBJECTIVE)
     got, _ = train(student, teach, batches, batch(9), Lookahead(), OBJECTIVE)

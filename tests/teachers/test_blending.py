@@ -27,7 +27,7 @@ def grid(seed: int = 2) -> Blending:
 
 
 TEACHERS: dict[str, Callable[[], nn.Module]] = {
-    "learnt": grid,
+    "learned": grid,
     "random": lambda: RandomBlending(C, seed=3).double(),
     "mixup": lambda: Mixup(C, alpha=0.4),
     "shuffled": lambda: Shuffled(grid(), seed=3),
@@ -154,10 +154,10 @@ def test_the_random_baseline_draws_the_share_itself_once_by_its_seed() -> None:
 
 
 def test_the_shuffled_grid_has_the_same_entries_at_other_places() -> None:
-    learnt = grid().shares.detach()
+    learned = grid().shares.detach()
     shuffled = Shuffled(grid(), seed=3).shares
-    assert not torch.equal(shuffled, learnt)
-    assert torch.equal(shuffled.flatten().sort().values, learnt.flatten().sort().values)
+    assert not torch.equal(shuffled, learned)
+    assert torch.equal(shuffled.flatten().sort().values, learned.flatten().sort().values)
 
 
 def test_mixup_draws_one_share_for_the_batch_from_the_beta_distribution() -> None:
@@ -222,7 +222,7 @@ def test_a_weigher_beside_it_weighs_the_blended_rows() -> None:
     estimate = assert_exact(student, both, [batch(1), batch(2)], batch(9))
     assert all(grad.any() for grad in estimate.grad.values())
     both = Together(grid(), LossWeigher(width=4).double())
-    learnt, _ = train(student, both, [batch(1), batch(2)], batch(9), Unrolled(2))
-    assert learnt is not None
-    assert all(grad.isfinite().all() for grad in learnt.grad.values())
-    assert learnt.grad["prepares.phi"].any()
+    learned, _ = train(student, both, [batch(1), batch(2)], batch(9), Unrolled(2))
+    assert learned is not None
+    assert all(grad.isfinite().all() for grad in learned.grad.values())
+    assert learned.grad["prepares.phi"].any()

@@ -200,7 +200,7 @@ def test_a_restep_descends_the_loss_of_the_changed_teacher() -> None:
         torch.testing.assert_close(after[k], p - 0.3 * g, rtol=1e-10, atol=1e-12)
 
 
-def test_it_is_learnt_along_a_run() -> None:
+def test_it_is_learned_along_a_run() -> None:
     student, teacher = build("relu network"), DynamicLoss(C).double()
     rule, learner = SGD(student.parameters(), lr=0.5), Adam(teacher.parameters(), lr=0.01)
     tutor = Tutor(

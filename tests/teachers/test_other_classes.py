@@ -18,7 +18,7 @@ def student(classes: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, classes)).double()
 
 
-def learnt(hidden_layers: int = 0) -> InternalState:
+def learned(hidden_layers: int = 0) -> InternalState:
     made = InternalState(
         student(3), classes=3, tap="1", surface=SURFACE, hidden_layers=hidden_layers
     ).double()
@@ -42,12 +42,12 @@ def test_other_classes_than_it_was_made_for_are_refused_with_the_way_out() -> No
     with pytest.raises(
         UsageError, match=r"made for 3 classes.*the student has 7.*for_other_classes"
     ):
-        learnt().weigh(*shown(7))
+        learned().weigh(*shown(7))
 
 
 @pytest.mark.parametrize("hidden_layers", [0, 1])
 def test_all_but_the_weights_of_classes_is_kept(hidden_layers) -> None:
-    before = learnt(hidden_layers)
+    before = learned(hidden_layers)
     after = for_other_classes(before, student(7), 7)
     prepared, seen = shown(7)
     first, kept = before.net[0], before.columns()
@@ -63,7 +63,7 @@ def test_all_but_the_weights_of_classes_is_kept(hidden_layers) -> None:
 
 
 def test_the_same_number_of_classes_loses_them_too_and_the_first_teacher_stays() -> None:
-    before = learnt()
+    before = learned()
     state = {k: v.clone() for k, v in before.state_dict().items()}
     after = for_other_classes(before, student(3), 3)
     where = after.columns()

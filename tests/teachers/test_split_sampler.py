@@ -147,7 +147,7 @@ def test_reinforcing_the_reward_of_a_part_makes_it_likelier():
     assert p.sum().item() == pytest.approx(1)
 
 
-def test_what_it_has_learnt_is_its_state():
+def test_what_it_has_learned_is_its_state():
     made, other = sampler([1.0, 2.0, 3.0]), sampler([0.0, 0.0, 0.0])
     other.load_state_dict(made.state_dict())
     assert torch.equal(other.log_probs(), made.log_probs())

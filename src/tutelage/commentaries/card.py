@@ -25,7 +25,7 @@ OF_STUDENT = (
 STATELESS_FACTS = ("progress",)
 """surface facts of ``InternalState`` that do not depend on it"""
 ONE_RUN = (
-    "Caution: learnt along one run, it ends as the teacher of a trained student. A new student "
+    "Caution: learned along one run, it ends as the teacher of a trained student. A new one "
     "may get next to no weight from it and stay untrained. Learn one over fresh students: "
     "tutelage commentary learn, with --algorithm unroll, its default."
 )
@@ -51,7 +51,7 @@ tags:
 
 A learned teacher for `tutelage`: what is shown of each training example, or how much it counts.
 
-| Learnt on | |
+| Learned on | |
 |---|---|
 {table}
 
@@ -65,7 +65,7 @@ Settings:
 
 {settings or "- none"}
 
-Measured when it was learnt:
+Measured when it was learned:
 
 {chr(10).join(measured) or "- none"}
 """

@@ -53,7 +53,7 @@ DAMAGE_ERRORS = (
 """what reading a damaged commentary may raise"""
 
 
-def classes_learnt_on(card: Mapping[str, Any]) -> tuple[str, ...]:
+def classes_learned_on(card: Mapping[str, Any]) -> tuple[str, ...]:
     """The class names that a commentary was learned on, in label order."""
     origin = card.get("learnt_on")
     names = origin.get("classes") if isinstance(origin, dict) else None
@@ -85,7 +85,7 @@ def require_same_classes(
         else f"the data has its classes in another order ({own})"
     )
     raise UsageError(
-        f"{difference}; it was learnt on {others}. Bring the class names to those, or "
+        f"{difference}; it was learned on {others}. Bring the class names to those, or "
         f"learn one on this data with tutelage train{zeroed}."
     )
 
@@ -103,9 +103,9 @@ class Provenance(NamedTuple):
     """The data and the student that a commentary was learned on."""
 
     student: str = ""
-    """the student it was learnt with, by name"""
+    """the student it was learned with, by name"""
     data: str = ""
-    """the data set it was learnt on, by name"""
+    """the data set it was learned on, by name"""
     classes: tuple[str, ...] = ()
     """class names, in the order of the labels"""
     mean: tuple[float, ...] = ()
@@ -113,17 +113,17 @@ class Provenance(NamedTuple):
     std: tuple[float, ...] = ()
     """per channel, in 0..1"""
     metrics: tuple[tuple[str, float], ...] = ()
-    """what was measured when it was learnt"""
+    """what was measured when it was learned"""
     command: str = ""
-    """the command that learnt it"""
+    """the command that learned it"""
     runs: int = 0
-    """of fresh students that it was learnt through, one after the other; 0 where unknown"""
+    """of fresh students that it was learned through, one after the other; 0 where unknown"""
     sides: tuple[int, ...] = ()
     """height and width of the images, pixels"""
     signal: str = ""
-    """the signal that it was learnt by"""
+    """the signal that it was learned by"""
     seeds: tuple[int, ...] = ()
-    """of the runs that it was learnt in"""
+    """of the runs that it was learned in"""
     gains: tuple[tuple[str, float], ...] = ()
     """by control, such as ``untaught``: the test accuracy of students that it taught less that
     of the control, percentage points, mean over seeds"""
@@ -259,7 +259,7 @@ def load_commentary(
         tensors = unpacked_weights(folder / WEIGHTS)
         check(content["teacher"], settings, layers=len(tensors))
         other = zero_label and content["teacher"] == InternalState.__name__
-        known = () if classes is None else classes_learnt_on(content)
+        known = () if classes is None else classes_learned_on(content)
         if classes is not None and not other:
             require_same_classes(content["teacher"], settings, classes, known)
         _require_sides(settings, sides)

@@ -52,10 +52,10 @@ def require_finite(stored: Mapping[str, Tensor]) -> None:
 
 def load_tied(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Load stored tensors into a teacher; names of one shared tensor become one parameter."""
-    learnt = {name for name, _ in teacher.named_parameters(remove_duplicate=False)}
+    learned = {name for name, _ in teacher.named_parameters(remove_duplicate=False)}
     made: dict[int, nn.Parameter] = {}
     state: dict[str, Tensor] = dict(tensors)
-    for name in learnt & tensors.keys():
+    for name in learned & tensors.keys():
         tensor = tensors[name]
         state[name] = made.setdefault(id(tensor), nn.Parameter(tensor, requires_grad=False))
     teacher.load_state_dict(state, assign=True)

@@ -34,7 +34,7 @@ def estimate_transitions(
     this prior alone.
 
     A student that is unsure of an example spreads its probabilities over classes as wrong
-    labels do, so that the mean shows too many of these, the more the less it has learnt.
+    labels do, so that the mean shows too many of these, the more the less it has learned.
     ``shrinkage`` moves the estimate towards the identity.
 
     Source: Hendrycks et al. 2018, Using Trusted Data to Train Deep Networks on Labels Corrupted

@@ -283,7 +283,7 @@ def _tutor(
     if teacher is None:
         teacher = Plain() if weights is None else _given_weights(weights, count, more)
     teacher.to(parts.device)
-    learnt = [p for p in teacher.parameters() if p.requires_grad]
+    learned = [p for p in teacher.parameters() if p.requires_grad]
     reversible = isinstance(made, SGD) and all(
         g["momentum"] >= LEAST_MOMENTUM and not g["nesterov"] and not g["dampening"]
         for g in made.param_groups
@@ -294,8 +294,8 @@ def _tutor(
         student,
         made,
         teacher,
-        Adam(learnt, settings.teacher_lr) if learnt else None,
-        signal=(signal or default) if learnt else None,
+        Adam(learned, settings.teacher_lr) if learned else None,
+        signal=(signal or default) if learned else None,
         teacher_every=settings.teacher_every,
         total_steps=settings.epochs * batch_count(count + more, settings.batch_size),
         seed=settings.seed,

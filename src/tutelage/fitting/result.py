@@ -14,8 +14,8 @@ LAST = 1 / 5
 MARGIN = 0.1
 """of what all these epochs lowered a loss by: what the last ones do where training was too
 short"""
-LEARNT = 0.1
-"""of the first epoch's loss: below it, a student has learnt its training set anyway"""
+LEARNED = 0.1
+"""of the first epoch's loss: below it, a student has learned its training set anyway"""
 
 
 class CrossFittedLabels(NamedTuple):
@@ -126,7 +126,7 @@ def still_falling(
     """
     at_full = losses[: max(2, full)]
     last = max(1, int(LAST * len(at_full)))
-    if len(at_full) < 2 or losses[-1] < LEARNT * losses[0]:
+    if len(at_full) < 2 or losses[-1] < LEARNED * losses[0]:
         return ""
     series = [at_full] if held_out is None else [at_full, held_out[: len(at_full)]]
     if not all(_falls_late(each, last) for each in series):

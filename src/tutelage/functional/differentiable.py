@@ -148,6 +148,6 @@ def require_learnable(name: str, batch: Batch) -> None:
         )
     if batch.inputs.is_inference() or batch.targets.is_inference():
         raise ValueError(
-            f"{name} was made under torch.inference_mode, so nothing can be learnt from it: "
+            f"{name} was made under torch.inference_mode, so nothing can be learned from it: "
             "make it under torch.no_grad, or clone it outside."
         )

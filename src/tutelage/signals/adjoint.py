@@ -83,8 +83,8 @@ def _through_rule(
 ) -> tuple[StudentState, Params]:
     # the adjoint of what the rule was given: of the state, and of the gradient
     theta, gradient = leaves(joint.state.params), leaves(joint.grads)
-    learnt = {k: leaves(m) for k, m in joint.state.slots.items() if k != "step"}
-    before = StudentState(theta, {}, joint.state.slots | learnt)
+    learned = {k: leaves(m) for k, m in joint.state.slots.items() if k != "step"}
+    before = StudentState(theta, {}, joint.state.slots | learned)
     after = rule.update(before, gradient, joint.settings)
     outputs, seeds = list(after.params.values()), joint.join(adjoint.params)
     seeds = [seeds[k] for k in after.params]
@@ -92,8 +92,8 @@ def _through_rule(
         bars = joint.join(known)
         outputs += [x for k, x in after.slots.get(slot, {}).items() if k in bars]
         seeds += [bars[k] for k in after.slots.get(slot, {}) if k in bars]
-    inputs = [theta, *learnt.values(), gradient]
+    inputs = [theta, *learned.values(), gradient]
     flat = [x for named in inputs for x in named.values()]
     found = iter(torch.autograd.grad(outputs, flat, seeds, materialize_grads=True))
     d_theta, *d_slots, g_bar = ({k: next(found) for k in named} for named in inputs)
-    return StudentState(d_theta, {}, dict(zip(learnt, d_slots, strict=True))), g_bar
+    return StudentState(d_theta, {}, dict(zip(learned, d_slots, strict=True))), g_bar

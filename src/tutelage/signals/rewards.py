@@ -120,7 +120,7 @@ class NextStepLoss(OneStep):
     alignment improves on. It is normalised over the steps that make one teacher step, so give
     the tutor ``aggregate`` above 1, or take ``normalise="none"``. ``facts["reward"]`` is what
     it was before. What the teacher's parameters change without sampling, such as learned
-    weights, is not learnt.
+    weights, is not learned.
 
     Raises:
         ValueError: If ``evaluate_on`` or ``normalise`` is unknown, or ``entropy`` negative.

@@ -97,7 +97,7 @@ class SampledStep:
 
     @cached_property
     def dots(self) -> Tensor:
-        """``<d l_i / d theta, v>`` [L]; 0 for rows of weight 0, unless it is learnt."""
+        """``<d l_i / d theta, v>`` [L]; 0 for rows of weight 0, unless it is learned."""
         return self.product.dots_of_step(
             self.problem,
             self.start,

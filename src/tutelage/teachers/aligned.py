@@ -8,7 +8,7 @@ from tutelage.types import Observation, PreparedBatch
 
 
 class Aligned(Teacher):
-    """``w_i = max(0, <g_i, g_V>) / sum_j max(0, <g_j, g_V>)``; nothing is learnt.
+    """``w_i = max(0, <g_i, g_V>) / sum_j max(0, <g_j, g_V>)``; nothing is learned.
 
     ``g_i`` is the gradient of example i's loss and ``g_V`` that of the held-out loss, both at
     the student before the step. For plain SGD of rate ``eta``, ``-eta <g_i, g_V>`` is the slope

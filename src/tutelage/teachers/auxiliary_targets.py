@@ -16,7 +16,7 @@ class AuxiliaryTargets(Teacher):
     Source: Raghu et al. 2021, Teaching with Commentaries, appendix A (40 targets for CelebA).
 
     Note: batch normalisation of ``network`` stays in the mode it is in; training mode is how it
-    learnt.
+    learned.
 
     Args:
         network: From inputs [B, ...] to one row of numbers each, [B, ...].

@@ -18,7 +18,7 @@ class Curriculum(Teacher):
 
     The iteration enters as one more input channel of the constant value i / N, where N is the
     tutor's ``total_steps``. ``network`` stays in training mode, whatever ``train`` and ``eval``
-    say: batch normalisation by the batch at hand is how a commentary is learnt and reused. It
+    say: batch normalisation by the batch at hand is how a commentary is learned and reused. It
     takes a constant channel out but at the zero padding of the first convolution, through which
     alone the iteration is seen, so the padding must be zeros.
 
@@ -29,7 +29,7 @@ class Curriculum(Teacher):
         iteration: Whether ``network`` takes the iteration channel; without it the commentary
             is the paper's non-curriculum ablation.
         beyond: What the channel holds where training goes on beyond the N steps that the
-            teacher learnt on: ``"paper"`` i / N as it is (its official code, up to 17), which
+            teacher learned on: ``"paper"`` i / N as it is (its official code, up to 17), which
             no teacher has seen; ``"safe"`` 1.
 
     Raises:

@@ -15,7 +15,7 @@ EPOCHS = 100
 
 
 class MentorNetPD(Teacher):
-    """``w = 1[l <= l1]``, or ``clip(1 - (l - l1) / l2, 0, 1)`` for ``l2 > 0``; not learnt.
+    """``w = 1[l <= l1]``, or ``clip(1 - (l - l1) / l2, 0, 1)`` for ``l2 > 0``; not learned.
 
     ``l1`` is a moving average of the p-percentile of the losses (``LossPercentile``). In the
     first part of the run every example counts 1, but a random half of each batch is left out.

@@ -18,7 +18,7 @@ class MetaSoftLabelCorrector(nn.Module):
 
     ``t = alpha y + (1 - alpha) (beta z + (1 - beta) p)``: y is the given label, z the example's
     target at its last step, p the student's prediction. ``alpha = sigma(MLP(l_y))`` and
-    ``beta = sigma(MLP(l_z))`` are learnt, one hidden ReLU layer each, of the student's cross
+    ``beta = sigma(MLP(l_z))`` are learned, one hidden ReLU layer each, of the student's cross
     entropy with y and with z. No gradient flows back through p, l_y and l_z, so that a
     hypergradient over several steps leaves out what an earlier step does to later targets.
     Held-out examples are evaluated by the objective.

@@ -17,7 +17,7 @@ def for_other_classes(
     Source: Fan et al. 2021, Learning to Reweight with Deep Interactions, appendix B.
 
     Args:
-        teacher: The teacher as it was learnt.
+        teacher: The teacher as it was learned.
         student: The student that it will teach.
         classes: How many classes there are now.
 

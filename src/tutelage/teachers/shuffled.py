@@ -16,7 +16,7 @@ class Shuffled(Teacher):
     Source: Raghu et al. 2021, Teaching with Commentaries, section 4 (the shuffled baseline).
 
     Args:
-        learned: The learnt grid; copied.
+        learned: The learned grid; copied.
         seed: What the permutation is drawn from.
 
     Attributes:

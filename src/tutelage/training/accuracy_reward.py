@@ -90,7 +90,7 @@ def rewarded(
     Yields:
         One record per student.
 
-    Note: as long as no student reaches the goal, or all do at the same step, nothing is learnt.
+    Note: while no student reaches the goal, or all do at the same step, nothing is learned.
     Raises ``UsageError`` where the goal or ``decay`` means nothing, or an episode has too
     few batches.
     """

@@ -41,7 +41,7 @@ class RunningLoss:
             self.warned = True
             warnings.warn(
                 f"{int(self.weightless)} batches carried no weight at all so far: the teacher "
-                "gave every example of them weight 0, and the student learnt nothing.",
+                "gave every example of them weight 0, and the student learned nothing.",
                 stacklevel=3,
             )
 

@@ -1,1 +1,1 @@
-"""Learning commentaries from the command line, and showing what they learnt."""
+"""Learning commentaries from the command line, and showing what they learned."""

@@ -72,7 +72,7 @@ class Learn:
     exists."""
 
     overwrite: bool = False
-    """Replace the commentary that is in OUT, once the new one is learnt."""
+    """Replace the commentary that is in OUT, once the new one is learned."""
 
     log: LogName | None = None
     """Write the held-out loss of every episode to OUT.curves; tensorboard --logdir shows it.
@@ -90,7 +90,7 @@ class Show:
 
     data: str | None = None
     """Images to show it on, as for `tutelage train`; curricula and masks need some. If not
-    given, the data it was learnt on where that has a name of its own. Of a folder or table,
+    given, the data it was learned on where that has a name of its own. Of a folder or table,
     what cannot be read or has no label is left out."""
 
     image_size: int | None = None
@@ -115,7 +115,7 @@ class Export:
 
     size: tuple[int, int] | None = None
     """Height and width of the images that it is for, pixels. If not given, of those that it was
-    learnt on."""
+    learned on."""
 
     out: Path | None = None
     """The JSON file. If not given: NAME-OF-THE-FOLDER.json beside the folder; of a commentary
@@ -135,19 +135,19 @@ class Card:
     """A run of `tutelage train --commentary FOLDER`: its gains are recorded."""
 
     data: str | None = None
-    """The data that it was learnt on, by name."""
+    """The data that it was learned on, by name."""
 
     student: str | None = None
-    """The student that it was learnt with, by name."""
+    """The student that it was learned with, by name."""
 
     signal: str | None = None
-    """The signal that it was learnt by."""
+    """The signal that it was learned by."""
 
     seeds: tuple[int, ...] = ()
-    """The seeds of the runs that it was learnt in."""
+    """The seeds of the runs that it was learned in."""
 
     runs: int | None = None
-    """Fresh students that it was learnt through, one after the other."""
+    """Fresh students that it was learned through, one after the other."""
 
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 

@@ -29,10 +29,10 @@ def export(
             f"{name} is of the teacher {card['teacher']}; only a learned augmentation can be "
             "written for torchvision."
         )
-    size = _size_learnt_on(card) if size is None else size
+    size = _size_learned_on(card) if size is None else size
     if size is None:
         raise UsageError(
-            f"{name} does not say on images of which size it was learnt: give --size HEIGHT "
+            f"{name} does not say on images of which size it was learned: give --size HEIGHT "
             "WIDTH, in pixels."
         )
     teacher = load_commentary(folder, stand_in(card["settings"]))
@@ -45,7 +45,7 @@ def export(
     )
 
 
-def _size_learnt_on(card: dict) -> tuple[int, int] | None:
+def _size_learned_on(card: dict) -> tuple[int, int] | None:
     learnt_on = card.get("learnt_on")
     sides = learnt_on.get("sides") if isinstance(learnt_on, dict) else None
     if isinstance(sides, list) and len(sides) == 2 and all(type(n) is int for n in sides):

@@ -22,7 +22,7 @@ from tutelage.storage.checkpoint import (
 )
 from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.algorithms import ALGORITHMS, LearningAlgorithm
-from tutelage_cli.commentary.settings import LEARNT, ON_IMAGES, LearnSettings
+from tutelage_cli.commentary.settings import LEARNED, ON_IMAGES, LearnSettings
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.data.noise import require_noise
 from tutelage_cli.runner.run_folder import (
@@ -118,7 +118,7 @@ def _with_student(settings: LearnSettings) -> LearnSettings:
     require_noise(study.noise_or_default, study.data)
     check_kind(study, kind)
     if kind != "images" and settings.teacher in ON_IMAGES:
-        others = ", ".join(name for name in LEARNT if name not in ON_IMAGES)
+        others = ", ".join(name for name in LEARNED if name not in ON_IMAGES)
         raise UsageError(
             f"{settings.teacher} needs images, but {settings.data} holds {KIND_NAMES[kind]}. "
             f"Allowed: --teacher {others}."
@@ -147,7 +147,7 @@ def _begin(work_folder: Path, settings: LearnSettings, source: Source) -> None:
         create_run(work_folder, plain, {"data": data})
     elif run_settings(work_folder) != plain or run_facts(work_folder).get("data") != data:
         raise UsageError(
-            f"{work_folder} holds a commentary half learnt, with other settings or data. Give "
+            f"{work_folder} holds a commentary half learned, with other settings or data. Give "
             "the same command to go on with it, delete the folder, or name another with --out."
         )
 
@@ -161,7 +161,7 @@ def _explain_misfit(settings: LearnSettings) -> Iterator[None]:
     except MISFIT_ERRORS as error:
         reason = " ".join(str(error).split())
         raise UsageError(
-            f"The teacher {settings.teacher} cannot be learnt with the student "
+            f"The teacher {settings.teacher} cannot be learned with the student "
             f"{settings.student} on {settings.data} by {settings.algorithm}: {reason}"
         ) from error
 

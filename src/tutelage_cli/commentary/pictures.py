@@ -79,7 +79,7 @@ def draw_sections(of: SectionInputs) -> Parts:
     """The sections of a teacher, or of its parts."""
     sections: Parts = {}
     for title, html in _sections(of, ""):
-        anchor = f"learnt-{len(sections) + 1}" if sections else "learnt"
+        anchor = f"learned-{len(sections) + 1}" if sections else "learned"
         sections[anchor] = (title, elements.section(title, html, anchor=anchor))
     return sections
 
@@ -177,7 +177,7 @@ def _dynamic_loss(of: SectionInputs) -> tuple[str, str]:
         bias = {names[i]: formats.number(float(b[i])) for i in range(count)}
         html += elements.pairs(f"b {moment}", bias)
     note = "The loss of an example with label y is -sigma(sum_c W[c, y] log p_c + b_y)."
-    return "The loss that was learnt", html + elements.paragraph(note, style="note")
+    return "The loss that was learned", html + elements.paragraph(note, style="note")
 
 
 def _internal_state(of: SectionInputs) -> tuple[str, str]:

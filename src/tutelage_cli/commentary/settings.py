@@ -12,7 +12,7 @@ from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.train.names import LEARNING, OLA, USED_BY
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
 
-LEARNT = LEARNING | {
+LEARNED = LEARNING | {
     "blending": "how much of a second image to mix in, for each pair of classes",
     "mask": "which spot of each image the student sees, when it is tested, too",
 }
@@ -149,9 +149,9 @@ class LearnSettings:
                 f"{OLA} learns along with a student: tutelage train --teacher {OLA}. Its "
                 "commentary is then in the run's folder."
             )
-        if self.teacher not in LEARNT:
+        if self.teacher not in LEARNED:
             raise UsageError(
-                f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNT)}"
+                f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNED)}"
             )
         at_least_one(ByFlag(self), "--steps", "--episodes", "--held-out-batch")
         above_zero(ByFlag(self), "--lr", "--teacher-lr", "--sigma")

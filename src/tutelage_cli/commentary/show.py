@@ -65,7 +65,7 @@ def show(
     lines = [f"{key}: {value}" for key, value in facts.items()]
     lines += filter(None, [caution(card)])
     parts["what"] = ("What it is", _what(facts, card))
-    lead = f"Learnt on {facts['data']} with the student {facts['student']}."
+    lead = f"Learned on {facts['data']} with the student {facts['student']}."
     where = f"Folder: {folder.name}" if place is None or Path(place) == folder else place
     page = document(f"Commentary: {card['teacher']}", where, [lead], parts)
     try:
@@ -103,7 +103,7 @@ def _images(data: str, provenance: Mapping[str, Any], reading: Reading) -> Batch
         mean, std = (torch.tensor(values) for values in stored)
         if not bool(mean.isfinite().all() & std.isfinite().all() & (std > 0).all()):
             raise UsageError(
-                f"The commentary was learnt with mean {stored[0]} and deviation {stored[1]}: "
+                f"The commentary was learned with mean {stored[0]} and deviation {stored[1]}: "
                 "its card is damaged; allowed: finite numbers, the deviation above 0."
             )
     collate, cpu = CollateImages(mean, std), torch.device("cpu")
@@ -124,7 +124,7 @@ def _facts(card: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, 
     facts["data"] = str(provenance.get("data") or "unnamed data")
     facts["student"] = str(provenance.get("student") or "unnamed")
     facts["classes"] = ", ".join(_names(provenance)) or "unnamed"
-    facts["learnt by"] = fact_of(provenance, "command")
+    facts["learned by"] = fact_of(provenance, "command")
     for name in ("signal", "seeds", "gains"):
         facts[FACTS[name].lower()] = fact_of(provenance, name)
     metrics = provenance.get("metrics")
@@ -174,6 +174,6 @@ def _what(facts: Mapping[str, str], card: Mapping[str, Any]) -> str:
     made = {str(key): str(value) for key, value in known.items()}
     body = (
         f'<div class="columns">{elements.pairs("The commentary", facts)}'
-        f"{elements.pairs('Learnt with', made)}</div>"
+        f"{elements.pairs('Learned with', made)}</div>"
     )
     return elements.section("What it is", body, anchor="what")

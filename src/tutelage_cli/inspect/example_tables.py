@@ -60,7 +60,7 @@ class ExampleTable:
     wrong: Float[np.ndarray, "N D"] | None = None
     """by D draws the probability that the label is wrong, where there are predictions by
     students that were not trained on it"""
-    learnt: float = 1.0
+    learned: float = 1.0
     """gain of these predictions over one that is the same for all examples, in log-likelihood
     of checked ones and as a share of the untaught student's; infinite where that is none"""
     computed: bool = True

@@ -119,7 +119,7 @@ def _table_of(
         past_losses=None,
         past_weights=None,
         losses=np.mean([losses_of(one, given) for one in p], axis=0),
-        learnt=_learnt([each[kind].checked for kind in ranking], right, untaught),
+        learned=_learned([each[kind].checked for kind in ranking], right, untaught),
         wrong=errors.draws.T.numpy(),
     )
 
@@ -135,7 +135,7 @@ def _joined(each: Sequence[LabelErrors]) -> LabelErrors:
     return each[0]._replace(probabilities=draws.mean(0), draws=draws)
 
 
-def _learnt(each: Sequence[Tensor], right: Tensor, untaught: np.ndarray) -> float:
+def _learned(each: Sequence[Tensor], right: Tensor, untaught: np.ndarray) -> float:
     p = torch.stack(list(each)).mean(0).double().gather(1, right[:, None])
     shares = torch.bincount(right).double() / len(right)
     alike = float(torch.special.entr(shares).sum())

@@ -65,7 +65,7 @@ def _student(job: Job) -> ExampleTable:
 
 
 class ClassNames:
-    """The names of classes, learnt from tables that have them beside numbers."""
+    """The names of classes, learned from tables that have them beside numbers."""
 
     def __init__(self) -> None:
         self.known: dict[int, str] = {}

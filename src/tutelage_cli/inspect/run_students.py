@@ -10,7 +10,7 @@ from tutelage_cli.inspect.out_of_fold import by_folds
 from tutelage_cli.inspect.reading import students_of
 from tutelage_cli.inspect.run import Run
 
-LEARNT = 0.5
+LEARNED = 0.5
 """share of the untaught student's gain in log-likelihood from which on folds rank labels"""
 FOLDS_BEHIND = (
     "The students of folds have learned less than half of what the untaught student has, by "
@@ -23,14 +23,14 @@ def students_to_inspect(run: Run, args: Inspect) -> tuple[str, list[ExampleTable
     """The arm, empty for students of folds, its students, and notes on the run."""
     notes, wanted = _of_run(run), args.arm is None and args.by in ("auto", OUT_OF_FOLD)
     if wanted and (students := by_folds(run, args.seed)):
-        if args.by == OUT_OF_FOLD or _have_learnt(students):
+        if args.by == OUT_OF_FOLD or _have_learned(students):
             return "", students, notes
         notes = [*notes, FOLDS_BEHIND]
     return *_chosen(run, args), notes
 
 
-def _have_learnt(students: Sequence[ExampleTable]) -> bool:
-    return float(np.mean([one.learnt for one in students])) >= LEARNT
+def _have_learned(students: Sequence[ExampleTable]) -> bool:
+    return float(np.mean([one.learned for one in students])) >= LEARNED
 
 
 def _chosen(run: Run, args: Inspect) -> tuple[str, list[ExampleTable]]:

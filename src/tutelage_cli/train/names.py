@@ -9,7 +9,7 @@ LEARNING = {
     "internal-state": "deep-interactions teacher on the paper's features, I0 + M0, linear",
     "loss": "Meta-Weight-Net: a small network of the loss",
     "curriculum": "a network of the image and of how far training has come",
-    "l2t-loss": "dynamic losses: the loss itself is learnt",
+    "l2t-loss": "dynamic losses: the loss itself is learned",
 }
 """teachers that learn and leave a commentary, by name"""
 OUT_OF_FOLD = "out-of-fold"

@@ -149,7 +149,7 @@ def _copy_commentary(run: Path, settings: TrainSettings, summary: dict[str, Any]
         with name_in_error(run / "commentary"):
             shutil.copytree(first, fresh)
             gains = gains_over_controls(summary["arms"], arm)
-            where = f"the run that it was learnt in, number of seeds: {settings.seeds}"
+            where = f"the run that it was learned in, number of seeds: {settings.seeds}"
             named = replace(settings, data=summary["data"]["name"])
             facts = {"gains": gains, "measured_on": where, "command": command_line(named)}
             rewrite_card(fresh, facts)

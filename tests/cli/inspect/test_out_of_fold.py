@@ -12,7 +12,7 @@ from tests.cli.inspect.test_own_table import table
 from tests.trained import found, of_version, one_line, run, unchecked, undrawn
 from tutelage.crossfit import label_errors, stratified_folds
 from tutelage.randomness import mixed_seed
-from tutelage_cli.inspect.out_of_fold import _learnt
+from tutelage_cli.inspect.out_of_fold import _learned
 
 FLAGS = [
     *("--controls", "pruned", "--teacher", "focal", "--epochs", "9", "--seeds", "2"),
@@ -236,7 +236,7 @@ def test_a_seed_that_is_finished_keeps_its_folds_of_another_version(copy) -> Non
     assert look(copy, "--max-fpr", "0.2")["by"] == "out-of-fold"
 
 
-def test_folds_that_have_learnt_nothing_are_not_gone_by(copy) -> None:
+def test_folds_that_have_learned_nothing_are_not_gone_by(copy) -> None:
     for file in (copy / "folds").glob("folds-seed*/out-of-fold.npz"):
         with np.load(file) as found:
             content = dict(found)
@@ -248,9 +248,9 @@ def test_folds_that_have_learnt_nothing_are_not_gone_by(copy) -> None:
     assert look(copy, "--by", "out-of-fold")["by"] == "out-of-fold"
 
 
-def test_how_much_folds_have_learnt_is_a_share_of_what_the_untaught_student_has() -> None:
+def test_how_much_folds_have_learned_is_a_share_of_what_the_untaught_student_has() -> None:
     right, p = torch.tensor([0, 1]), torch.tensor([[0.8, 0.2], [0.4, 0.6]])
     gain = np.log(2) + (np.log(0.8) + np.log(0.6)) / 2
-    assert _learnt([p], right, np.array([0.3, 0.3])) == pytest.approx(gain / (np.log(2) - 0.3))
-    assert _learnt([p], right, np.array([0.9, 0.9])) == float("inf")
-    assert _learnt([1 - p], right, np.array([0.3, 0.3])) == 0
+    assert _learned([p], right, np.array([0.3, 0.3])) == pytest.approx(gain / (np.log(2) - 0.3))
+    assert _learned([p], right, np.array([0.9, 0.9])) == float("inf")
+    assert _learned([1 - p], right, np.array([0.3, 0.3])) == 0

@@ -140,7 +140,7 @@ def test_learning_it_over_fresh_students_is_refused_with_the_way_out():
     one_line(run("commentary", "learn", "--teacher", OLA), f"tutelage train --teacher {OLA}")
 
 
-def test_what_was_learnt_is_exported_for_the_size_of_its_images(policies, tmp_path):
+def test_what_was_learned_is_exported_for_the_size_of_its_images(policies, tmp_path):
     folder = tmp_path / "it"
     shutil.copytree(policies[0] / "commentary", folder)
     answer = run("commentary", "export", folder)

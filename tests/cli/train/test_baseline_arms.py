@@ -9,7 +9,7 @@ from tutelage.commentaries import read_card
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage.signals import Lookahead, Reversible
 from tutelage.teachers import InternalState
-from tutelage_cli.commentary.settings import LEARNT
+from tutelage_cli.commentary.settings import LEARNED
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
@@ -19,7 +19,7 @@ from tutelage_cli.train.names import BASELINES, LEARNERS, LEARNING, POLICIES, TA
 from tutelage_cli.train.settings import TrainSettings
 
 
-def test_arms_leave_a_result_and_what_was_learnt_a_commentary(pets, tmp_path) -> None:
+def test_arms_leave_a_result_and_what_was_learned_a_commentary(pets, tmp_path) -> None:
     names = ["reweight", "mentornet-dd", "mentornet"]
     flags = ["--noise", "uniform:0.6", "--epochs", "1", "--teacher", *names]
     answer = run("train", pets, *QUICK, *flags, "--out", tmp_path / "run")
@@ -35,9 +35,9 @@ def test_arms_leave_a_result_and_what_was_learnt_a_commentary(pets, tmp_path) ->
     assert read_card(tmp_path / "run" / "commentary")["teacher"] == "MentorNetDD"
 
 
-def test_every_word_has_an_arm_and_only_what_learns_may_be_learnt_as_a_commentary() -> None:
+def test_every_word_has_an_arm_and_only_what_learns_may_be_learned_as_a_commentary() -> None:
     assert TAUGHT.keys() == TAUGHT_BY.keys()
-    assert not (BASELINES | POLICIES).keys() & LEARNT.keys()
+    assert not (BASELINES | POLICIES).keys() & LEARNED.keys()
     assert all(TAUGHT[name].signal is not None for name in LEARNING)
     assert set(LEARNERS) == {name for name, way in TAUGHT.items() if way.signal is not None}
 

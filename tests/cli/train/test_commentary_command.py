@@ -1,4 +1,4 @@
-"""A commentary is learnt, shown and used again from the command line."""
+"""A commentary is learned, shown and used again from the command line."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from tutelage.commentaries import load_commentary, read_card
 from tutelage.models import build_student
 from tutelage_cli.commentary import algorithms
 from tutelage_cli.commentary.learn import command_line
-from tutelage_cli.commentary.settings import LEARNT, LearnSettings
+from tutelage_cli.commentary.settings import LEARNED, LearnSettings
 from tutelage_cli.commentary.show import stand_in
 
 SHORT = ["--steps", "2", "--episodes", "2", "--batch-size", "8", "--held-out", "9"]
@@ -24,7 +24,7 @@ def _inside(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def learnt(pets: Path, out: str, *words: object) -> dict[str, torch.Tensor]:
+def learned(pets: Path, out: str, *words: object) -> dict[str, torch.Tensor]:
     answer = run("commentary", "learn", pets, *SHORT, *words, "--out", out)
     assert answer.code == 0, answer
     assert "episode 2 of 2: held-out loss" in answer.out
@@ -33,17 +33,17 @@ def learnt(pets: Path, out: str, *words: object) -> dict[str, torch.Tensor]:
 
 @pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
-@pytest.mark.parametrize("teacher", LEARNT)
-def test_every_teacher_is_learnt_shown_and_trains_another_student(pets, teacher, algorithm):
-    learnt(pets, "it", "--teacher", teacher, "--algorithm", algorithm)
+@pytest.mark.parametrize("teacher", LEARNED)
+def test_every_teacher_is_learned_shown_and_trains_another_student(pets, teacher, algorithm):
+    learned(pets, "it", "--teacher", teacher, "--algorithm", algorithm)
     assert not Path("it.learning").exists()
     answer = run("commentary", "show", "it", "--data", pets)
     assert answer.code == 0, answer
     assert f"--teacher {teacher}" in answer.out or teacher == "curriculum"
     warned = algorithm == "implicit" and teacher not in {"curriculum", "blending", "mask"}
-    assert answer.out.count("Caution: learnt along one run") == warned
+    assert answer.out.count("Caution: learned along one run") == warned
     page = Path("it.html").read_text(encoding="utf-8")
-    assert 'id="learnt"' in page
+    assert 'id="learned"' in page
     assert "default-src 'none'" in page
     assert not re.search(r"<script[^>]* src", page)
     if teacher in {"curriculum", "mask"}:
@@ -53,13 +53,13 @@ def test_every_teacher_is_learnt_shown_and_trains_another_student(pets, teacher,
     controls = [] if teacher == "margin-loss" else PLAIN
     answer = run("train", pets, "--commentary", "it", "--student", student, *words, *controls)
     assert answer.code == 0, answer
-    assert answer.out.count("Caution: learnt along one run") == warned
+    assert answer.out.count("Caution: learned along one run") == warned
 
 
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
 def test_learning_that_was_stopped_ends_as_if_it_had_not_been(pets, monkeypatch, algorithm):
     words = ["--teacher", "blending", "--algorithm", algorithm]
-    whole = learnt(pets, "whole", *words)
+    whole = learned(pets, "whole", *words)
     kind = algorithms.ALGORITHMS[algorithm]
     before = kind.episode
 
@@ -108,7 +108,7 @@ def test_an_error_in_a_resumed_episode_is_shown_as_it_is(pets, monkeypatch, algo
 
 def test_a_seed_gives_the_same_commentary_and_another_seed_another(pets):
     words = ["--teacher", "blending", "--seed"]
-    one, two, other = (learnt(pets, f"{n}", *words, n // 2) for n in range(3))
+    one, two, other = (learned(pets, f"{n}", *words, n // 2) for n in range(3))
     assert same(one, two)
     assert not same(one, other)
 
@@ -141,9 +141,9 @@ def test_wrong_use_of_learn_is_told_in_one_line_and_leaves_nothing(pets, tmp_pat
 
 
 def test_a_commentary_that_is_there_is_not_replaced(pets):
-    learnt(pets, "it", "--teacher", "loss")
+    learned(pets, "it", "--teacher", "loss")
     one_line(run("commentary", "learn", pets, *SHORT, "--out", "it"), "it exists", "--out")
-    learnt(pets, "it", "--teacher", "blending", "--overwrite")
+    learned(pets, "it", "--teacher", "blending", "--overwrite")
     assert read_card(Path("it"))["teacher"] == "Blending"
     Path("other").mkdir()
     Path("other/mine").touch()
@@ -154,7 +154,7 @@ def test_a_commentary_that_is_there_is_not_replaced(pets):
 
 @pytest.mark.usefixtures("report_in_a_word")
 def test_the_card_records_the_gain_beside_the_controls_of_a_run(pets):
-    learnt(pets, "it", "--teacher", "loss")
+    learned(pets, "it", "--teacher", "loss")
     answer = run("commentary", "card", "it")
     assert answer.code == 0, answer
     assert "Not recorded: gain in test accuracy." in answer.out
@@ -176,7 +176,7 @@ def test_the_card_records_the_gain_beside_the_controls_of_a_run(pets):
     answer = run("commentary", "show", "it")
     assert "gain in test accuracy: " in answer.out
     one_line(run("commentary", "card", "it", "--run", "nowhere"), "nowhere")
-    learnt(pets, "other", "--teacher", "loss")
+    learned(pets, "other", "--teacher", "loss")
     one_line(run("commentary", "card", "other", "--run", "run"), "no run with", "--commentary")
 
 
@@ -193,12 +193,12 @@ def test_the_commentary_of_a_run_says_what_it_gained_there(pets):
     assert came["signal"].startswith("Reversible(")
     readme = Path("run/commentary/README.md").read_text(encoding="utf-8")
     assert "not recorded" not in readme.lower()
-    assert "Caution: learnt along one run" in readme
+    assert "Caution: learned along one run" in readme
 
 
 def test_images_that_do_not_fit_are_told(pets, tmp_path):
     colour = pictures(tmp_path / "colour", mode="RGB")
-    learnt(pets, "it")
+    learned(pets, "it")
     one_line(run("commentary", "show", "it", "--data", colour), "it", "does not fit")
     one_line(run("commentary", "show", "nowhere"), "nowhere", "no commentary")
     smaller = pictures(tmp_path / "smaller", size=14)  # as wide to the last layer as 16
@@ -208,12 +208,12 @@ def test_images_that_do_not_fit_are_told(pets, tmp_path):
 
 
 def test_a_run_named_instead_of_its_commentary_is_told(pets):
-    learnt(pets, "run/commentary", "--teacher", "loss")
+    learned(pets, "run/commentary", "--teacher", "loss")
     one_line(run("commentary", "show", "run"), "no commentary", "Did you mean run/commentary?")
 
 
 def test_without_images_a_curriculum_says_what_to_give(pets):
-    learnt(pets, "it")
+    learned(pets, "it")
     answer = run("commentary", "show", "it", "--out", "new/page.html")
     assert answer.code == 0, answer
     assert "Give --data" in Path("new/page.html").read_text(encoding="utf-8")
@@ -225,7 +225,7 @@ def test_a_module_with_nested_taps_stands_in_for_a_student():
 
 
 def test_stored_internal_state_loads_into_a_student_of_the_same_width(pets):
-    learnt(pets, "it", "--teacher", "internal-state")
+    learned(pets, "it", "--teacher", "internal-state")
     student = build_student("cnn", classes=3, channels=1, size=16, seed=1)
     assert load_commentary("it", student, classes=("cat", "dog", "emu")) is not None
 

@@ -354,7 +354,7 @@ def test_what_is_missing_in_files_is_one_line():
 @pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
 @pytest.mark.parametrize("teacher", ["margin-loss", "internal-state", "loss", "l2t-loss"])
-def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):
+def test_a_commentary_is_learned_over_fresh_students(teacher, algorithm):
     others = np.random.default_rng(1).normal(size=(9, 5))
     np.savez("checked.npz", features=others, labels=np.array(CLASSES * 3))
     flags = ["--teacher", teacher, "--algorithm", algorithm, "--held-out-from", "checked.npz"]
@@ -366,7 +366,7 @@ def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):
     assert answer.code == 0, answer
 
 
-def test_vectors_with_labels_beside_them_and_what_does_not_fit_are_learnt_from_or_refused():
+def test_vectors_with_labels_beside_them_and_what_does_not_fit_are_learned_from_or_refused():
     flags = ["--teacher", "margin-loss", "--labels-from", "y.csv"]
     answer = run("commentary", "learn", "x.npy", *LEARN, *flags, "--out", "c")
     assert answer.code == 0, answer

@@ -155,7 +155,7 @@ def test_labels_of_a_table_are_found_by_the_names_of_the_images(tmp_path):
 def test_what_is_learnt_on_an_odd_folder_is_shown_and_used_by_the_words_it_prints(odd):
     flags = ["--empty-classes", "keep", "--broken-images", "skip", "--image-size", "16"]
     few = ["--steps", "2", "--episodes", "1", "--held-out", "9", "--batch-size", "8"]
-    learnt = run(*(
+    learned = run(*(
         "commentary",
         "learn",
         odd,
@@ -166,8 +166,8 @@ def test_what_is_learnt_on_an_odd_folder_is_shown_and_used_by_the_words_it_print
         "--out",
         "a [1]",
     ))
-    assert learnt.code == 0, learnt
-    words = learnt.out.partition("Use it:")[2].strip()
+    assert learned.code == 0, learned
+    words = learned.out.partition("Use it:")[2].strip()
     assert shlex.split(words) == [
         *("tutelage", "train", str(odd)),
         *("--broken-images", "skip", "--empty-classes", "keep", "--image-size", "16"),

@@ -134,7 +134,7 @@ def test_images_are_tested_on_a_source_of_their_own():
     assert material.test.labels.tolist() == [0] * 4 + [2] * 4
 
 
-def test_a_commentary_is_learnt_by_held_out_images_of_a_source_of_their_own():
+def test_a_commentary_is_learned_by_held_out_images_of_a_source_of_their_own():
     data = pictures(Path("pets"))
     checked = pictures(Path("checked"), ("emu", "cat"), count=4, seed=9)
     words = ["--teacher", "margin-loss", "--steps", "3", "--episodes", "2", "--batch-size", "8"]

@@ -96,7 +96,7 @@ def test_settings_of_texts_are_refused_for_images():
 @pytest.mark.usefixtures("report_in_a_word")
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
 @pytest.mark.parametrize("teacher", ["margin-loss", "internal-state", "loss", "l2t-loss"])
-def test_a_commentary_is_learnt_over_fresh_students(teacher, algorithm):
+def test_a_commentary_is_learned_over_fresh_students(teacher, algorithm):
     rows = ["comment,class", *(f"{animal} {n},{animal}" for n in range(5) for animal in WORDS)]
     Path("checked.csv").write_text("\n".join(rows), encoding="utf-8")
     words = ["--steps", "2", "--episodes", "2", "--batch-size", "8"]

@@ -24,7 +24,7 @@ def write_run(
     losses: Sequence[float],
     held_out: Sequence[float],
     correct: int = 16,
-    learnt: bool = True,
+    learned: bool = True,
 ) -> TrainSettings:
     """The files of two seeds: untaught students of 40 labels, and folds of 16 labels."""
     settings = TrainSettings(epochs=EPOCHS, seeds=2)
@@ -42,7 +42,7 @@ def write_run(
         table = {
             "id": np.arange(40),
             "given": given,
-            "predicted": given if learnt else np.ones(40, np.int64),
+            "predicted": given if learned else np.ones(40, np.int64),
             "loss": np.ones(40),
             "weight": np.ones(40),
         }
@@ -68,7 +68,7 @@ CHANCE = (
 
 
 @pytest.mark.parametrize(
-    ("losses", "held_out", "correct", "learnt", "said"),
+    ("losses", "held_out", "correct", "learned", "said"),
     [
         (FALLING, [1.0, 0.9, 0.8, 0.8], 16, True, [FALLS]),
         (FALLING, [1.0, 1.1, 0.8, 0.8], 16, True, []),  # it memorises
@@ -79,9 +79,9 @@ CHANCE = (
     ],
 )
 def test_it_says_once_what_shows_that_it_was_too_short(
-    losses, held_out, correct, learnt, said, tmp_path
+    losses, held_out, correct, learned, said, tmp_path
 ) -> None:
-    settings = write_run(tmp_path, losses, held_out, correct, learnt)
+    settings = write_run(tmp_path, losses, held_out, correct, learned)
     wanted = f"Perhaps too short: {'; and '.join(said)}. Give more --epochs, or another --lr."
     assert _too_short(tmp_path, settings, CLASSES) == (wanted if said else "")
 

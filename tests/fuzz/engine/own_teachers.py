@@ -174,7 +174,7 @@ class Shift(nn.Module):
 
 
 class Softening(nn.Module):
-    """Learnt soft labels."""
+    """Learned soft labels."""
 
     def __init__(self) -> None:
         super().__init__()

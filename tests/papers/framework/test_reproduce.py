@@ -253,7 +253,7 @@ def test_every_recipe_there_is_is_listed_with_its_minutes():
     for name in RECIPES:
         assert name in answer.out
     assert "mini 0.1" in answer.out
-    assert "Nothing is learnt" in answer.out
+    assert "Nothing is learned" in answer.out
 
 
 @pytest.mark.parametrize("words", [["reproduce"], ["reproduce", "gar-splits", "--nonsense"]])

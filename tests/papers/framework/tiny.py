@@ -54,7 +54,7 @@ def recipe(**changes) -> Recipe:
     """The recipe, with other fields where they are given."""
     fields = {
         "name": "tiny",
-        "title": "Nothing is learnt, but quickly.",
+        "title": "Nothing is learned, but quickly.",
         "paper": "gar",
         "where": "Table 1",
         "arms": ("plain", "gar", "broken"),

@@ -1,4 +1,4 @@
-"""Table 1's arms: of several students the best counts, and what is kept is learnt first."""
+"""Table 1's arms: of several students the best counts, and what is kept is learned first."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import torch
 
 from papers.catalogue import load_recipe
 from papers.fan2021interactions import clean
-from papers.fan2021interactions.clean import learnt_to_keep
+from papers.fan2021interactions.clean import learned_to_keep
 from papers.fan2021interactions.reweighting import PLAIN, train
 from tutelage.errors import UsageError
 from tutelage.models.catalogue import Images
@@ -42,21 +42,21 @@ def test_of_several_gammas_the_student_with_the_least_held_out_error_counts(monk
     assert found == {"error": 14.0, "chosen_error": 14.0, "best_error": 13.0}
 
 
-def test_what_to_keep_is_learnt_from_episodes_and_then_stays():
+def test_what_to_keep_is_learned_from_episodes_and_then_stays():
     goal = replace(SMOKE, goal=0.01, goal_steps=4, episodes=3, keep_lr=0.1)
-    method = learnt_to_keep(0, goal, CPU)
+    method = learned_to_keep(0, goal, CPU)
     assert method.signal is None
     teacher = method.build(torch.nn.Identity(), DIGITS)
     before = {k: v.clone() for k, v in teacher.state_dict().items()}
     train(method, 0, goal, CPU)
     assert all(torch.equal(v, before[k]) for k, v in teacher.state_dict().items())
-    again = learnt_to_keep(0, goal, CPU).build(torch.nn.Identity(), DIGITS).state_dict()
+    again = learned_to_keep(0, goal, CPU).build(torch.nn.Identity(), DIGITS).state_dict()
     assert all(torch.equal(v, before[k]) for k, v in again.items())
 
 
 def test_episodes_that_come_to_the_goal_at_different_steps_change_the_teacher():
     goal = replace(SMOKE, goal=0.2, goal_steps=12, episodes=4, keep_lr=0.1)
-    state = learnt_to_keep(0, goal, CPU).build(torch.nn.Identity(), DIGITS).state_dict()
+    state = learned_to_keep(0, goal, CPU).build(torch.nn.Identity(), DIGITS).state_dict()
     assert any(not torch.equal(v, fresh(0)[k]) for k, v in state.items())
 
 

@@ -32,9 +32,9 @@ def teacher_of(images: Images) -> tuple[nn.Module, InternalState]:
     return student, teacher
 
 
-def test_the_teacher_has_learnt_and_teaching_another_student_leaves_it_as_it_is():
+def test_the_teacher_has_learned_and_teaching_another_student_leaves_it_as_it_is():
     settings = replace(SMOKE, batch=20, every=2, teacher_lr=0.02)
-    teacher = transfer.learnt(3, settings, CPU)
+    teacher = transfer.learned(3, settings, CPU)
     before = {k: v.clone() for k, v in teacher.state_dict().items()}
     assert any(v.any() for v in before.values())
     tutor = train(transfer.frozen(teacher), 3, settings, CPU).tutor
