@@ -9,10 +9,12 @@ from tutelage.errors import UsageError
 from tutelage.models.catalogue import STUDENTS
 from tutelage.signals import Reversible, Signal
 from tutelage.signals.drift import WORST_DRIFT
+from tutelage_cli.config.flags import flag
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.text.text_set import TextSet
+from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.arms import TAUGHT, build_tutor, signal_and_period
 from tutelage_cli.train.parts import Kind
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
@@ -26,13 +28,20 @@ which is no smaller than any student needs"""
 def rehearse(settings: TrainSettings, kind: Kind) -> None:
     """Refuse settings by which no teacher could learn, or no student be built.
 
-    Periods and momentum are checked in the words of the flags. Then the tutor of each arm is
-    built for examples that stand in for the data, so that whatever it refuses is refused here.
+    Files of labels and weights have to be there. Periods and momentum are checked in the words
+    of the flags. Then the tutor of each arm is built for examples that stand in for the data,
+    so that whatever it refuses is refused here.
 
     Args:
         settings: Of the run.
         kind: Of its data.
     """
+    for name in ("labels_from", "weights_from"):
+        file = getattr(settings, name)
+        if file is not None and not exists(file):
+            raise UsageError(
+                f"{flag(name)}: there is no table {file}; give a .parquet or .csv file."
+            )
     taught = [arm for arm in settings.taught if arm in TAUGHT]
     features = kind == "features" or settings.freeze
     for arm in taught:
@@ -53,7 +62,8 @@ def _check_period(arm: str, settings: TrainSettings, signal: Signal, every: int)
         what = "is by default" if settings.unroll_steps is None else "is"
         raise UsageError(
             f"--unroll-steps {what} {signal.steps}, but {arm} learns after every {every} "
-            f"student steps: give --teacher-every {signal.steps} or more."
+            f"student step{'s' * (every > 1)}: give --teacher-every {signal.steps} or more, or "
+            f"--unroll-steps {every}."
         )
     if signal.evaluate_on == "plain" and every < 2:
         raise UsageError(

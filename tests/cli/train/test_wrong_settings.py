@@ -112,7 +112,7 @@ def test_so_are_the_settings_of_other_commands(words, parts):
 @pytest.mark.parametrize(
     ("data", "words", "parts"),
     [
-        ("images", "--teacher-every 1", ["--unroll-steps is by default 2", "margin-loss"]),
+        ("images", "--teacher-every 1", ["is by default 2", "or --unroll-steps 1"]),
         ("texts.csv", "--teacher-every 1", ["--teacher-every 2 or more"]),
         ("rows.npz", "--teacher-every 1 --layers all", ["--unroll-steps is by default 2"]),
         (
@@ -141,6 +141,8 @@ def test_so_are_the_settings_of_other_commands(words, parts):
         ("rows.npz", "--teacher internal-state --tap gone", ["'gone'", "mlp", "--tap"]),
         ("images", "--student cnn --image-size 8", ["8x8", "13x13"]),
         ("texts.csv", "--noise human:worst", ["--noise human:worst", "texts"]),
+        ("images", "--weights-from gone.csv", ["--weights-from", "gone.csv", "no table"]),
+        ("texts.csv", "--labels-from gone.csv --label-column x", ["--labels-from", "no table"]),
     ],
 )
 def test_flags_that_do_not_go_together_are_told_before_the_data_are_read(
