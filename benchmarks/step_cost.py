@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 from typing import NamedTuple
 
 import torch
@@ -102,11 +103,12 @@ def measured(name: str, rounds: int) -> list[Row]:
     """Cost of taught over untaught, as the median of rounds; one more round is not counted."""
     case = CASES[name]
     plain, taught, batches, held_out = tutors(case)
-    batches = batches[: 20 if case.student == "cnn" else case.every]
-    found = []
+    steps = min(len(batches), 20 if case.student == "cnn" else case.every)
+    drawn, found = cycle(batches), []
     for number in range(rounds + 1):
         order = (plain, taught) if number % 2 else (taught, plain)
-        times = {tutor: spent(tutor, batches, held_out) for tutor in order}
+        chosen = list(islice(drawn, steps))
+        times = {tutor: spent(tutor, chosen, held_out) for tutor in order}
         found.append(times[taught] / times[plain])
     low, middle, high = statistics.quantiles(found[1:], n=4, method="inclusive")
     return [
