@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 from typing import NamedTuple
 
 import torch
@@ -103,11 +104,12 @@ def measured(name: str, rounds: int) -> list[Row]:
     case = CASES[name]
     plain, taught, batches, held_out = tutors(case)
     # small: three rounds of seven steps hold one teacher step of every 20
-    batches = batches[: size(20 if case.student == "cnn" else case.every, 7)]
-    found = []
+    steps = size(20 if case.student == "cnn" else case.every, 7)
+    drawn, found = cycle(batches), []
     for number in range(rounds + 1):
         order = (plain, taught) if number % 2 else (taught, plain)
-        times = {tutor: spent(tutor, batches, held_out) for tutor in order}
+        chosen = list(islice(drawn, steps))
+        times = {tutor: spent(tutor, chosen, held_out) for tutor in order}
         found.append(times[taught] / times[plain])
     low, middle, high = statistics.quantiles(found[1:], n=4, method="inclusive")
     return [

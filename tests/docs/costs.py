@@ -37,7 +37,10 @@ def stored(name: str) -> Any:
 
 def machine() -> str:
     lines = ["| figures | platform | cores | python | torch |", "|---|---|---|---|---|"]
-    for name in ("hypergradients", "alignment", "augment", "mmel", "teaching_cost", "growth"):
+    for name in (
+        *("hypergradients", "alignment", "augment", "mmel", "teaching_cost", "growth"),
+        *("step_cost", "layers", "left_out_paths"),
+    ):
         told = stored(name)["environment"]
         cells = (told[key] for key in ("platform", "cpus", "python", "torch"))
         lines.append(
