@@ -38,6 +38,7 @@ from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.storage.checkpoint import digest
 from tutelage.teachers import GivenWeights, MarginLoss, Plain
 from tutelage.training.forward import prediction_batch
+from tutelage.training.not_finite import PATIENCE
 from tutelage.training.tutor import Tutor
 from tutelage.validation.shapes import kind
 
@@ -301,6 +302,8 @@ def _tutor(
         seed=settings.seed,
     )
     tutor.cautions = None  # ``FitParts.notes`` has them
+    if tutor.teacher_updater is not None:
+        tutor.teacher_updater.patience = PATIENCE
     return tutor
 
 

@@ -1,4 +1,4 @@
-"""Why a teacher's gradient is not finite: which values were not, in data or student."""
+"""Why a teacher's gradient is not finite, and how often that may be at the start."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,6 +6,10 @@ from torch import Tensor
 
 from tutelage.errors import first_few
 from tutelage.types import Batch
+
+PATIENCE = 5
+"""``TeacherUpdater.patience`` where the user did not choose the signal: the first steps of deep
+networks are hard to reverse"""
 
 
 def reason_of_skip(

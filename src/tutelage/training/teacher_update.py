@@ -78,6 +78,7 @@ class TeacherUpdater:
         self.aggregate = aggregate
         self.skipped = 0
         self.estimates: list[Estimate] = []
+        self.patience = 1  # the first windows, of which one has to be reversed accurately
         self._has_estimated = self._warned = False
         self._windows = 0
         if signal.evaluate_on == "plain" and every < 2:
@@ -119,7 +120,7 @@ class TeacherUpdater:
         """Estimate the teacher's gradient, and step after ``aggregate`` estimates.
 
         A step whose gradient is not finite is skipped and counted. So is, with a warning, one
-        whose window could not be reversed accurately, unless it is the first window.
+        whose window could not be reversed accurately, if not all of the first were.
 
         Returns:
             The held-out loss.
@@ -127,7 +128,7 @@ class TeacherUpdater:
         with autocast_to(FULL, held_out.inputs.device):  # sums and products in full precision
             estimate = self._estimate(problem, window, held_out, phi)
             grad = problem.processes.all_reduce_params(estimate.grad)
-            if not self._has_estimated:
+            if not self._has_estimated and is_finite(grad):
                 self._has_estimated = True
                 self._warn_if_zero(grad)
             self.estimates.append(estimate._replace(grad=grad))
@@ -144,13 +145,12 @@ class TeacherUpdater:
     def _estimate(
         self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
     ) -> Estimate:
-        first = not self._has_estimated
         window = replace(window, costly_checks=self.costly_checks)
         self._windows += 1
         try:
             found = self.signal(problem, phi, self._in_full_precision(window), held_out)
         except InexactWindowError as error:
-            if first:  # nothing is lost yet
+            if not self._has_estimated and self._windows >= self.patience:
                 raise
             if not self._warned:
                 self._warned = True

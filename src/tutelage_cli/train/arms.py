@@ -38,6 +38,7 @@ from tutelage.teachers import (
     Plain,
     SelfPaced,
 )
+from tutelage.training.not_finite import PATIENCE
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.by_name import read_by_name, values_of
@@ -220,6 +221,8 @@ def build_tutor(
         seed=seed,
     )
     tutor.cautions = None  # the command gives them before the run
+    if tutor.teacher_updater is not None:
+        tutor.teacher_updater.patience = PATIENCE
     return tutor
 
 
