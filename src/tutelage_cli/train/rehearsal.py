@@ -89,6 +89,8 @@ def _stand_in(settings: TrainSettings, kind: Kind) -> Data | None:
     if kind == "texts":
         tokens = torch.ones(CLASSES, 3, 2, dtype=torch.int32)
         return TextSet((names,), tokens, labels, labels, names, of, WORDS)
+    if settings.student_weights is not None:
+        return None
     embedded = settings.data == EMBEDDED
     if settings.student not in STUDENTS and not (embedded and settings.student is None):
         return None
