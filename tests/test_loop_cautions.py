@@ -22,15 +22,21 @@ CLASSES, ROWS = 4, 12
 
 
 def tutor(
-    outputs: int = CLASSES, objective: Objective = cross_entropy, **settings: Any
+    outputs: int = CLASSES,
+    objective: Objective = cross_entropy,
+    *,
+    teacher: LossWeigher | None = None,
+    rule: type[Adam | SGD] = Adam,
+    **settings: Any,
 ) -> Tutor:
     torch.manual_seed(0)
-    student, teacher = nn.Linear(3, outputs), LossWeigher()
+    student = nn.Linear(3, outputs)
+    teacher = LossWeigher() if teacher is None else teacher
     return Tutor(
         student,
         SGD(student.parameters(), lr=0.01),
         teacher,
-        Adam(teacher.parameters(), 0.01),
+        rule(teacher.parameters(), lr=0.01),
         signal=Lookahead(),
         objective=objective,
         **settings,
@@ -163,13 +169,14 @@ def test_a_stated_length_with_few_teacher_steps_is_named_at_the_first_step(
         assert f"takes {taken} steps only in {total} student steps" in found[0]
 
 
+@pytest.mark.parametrize("rule", [Adam, SGD])
 @pytest.mark.parametrize(
-    ("steps", "every", "taken"), [(60, 5, 12), (60, 1, None), (12, 5, None)]
+    ("steps", "every", "taken"), [(60, 5, 12), (60, 1, None), (12, 5, None), (60, 70, 0)]
 )
 def test_a_teacher_of_few_steps_is_named_when_it_is_saved(
-    steps, every, taken, tmp_path: Path, caplog
+    steps, every, taken, rule, tmp_path: Path, caplog
 ) -> None:
-    taught = run(tutor(teacher_every=every), steps, EVEN, EVEN)
+    taught = run(tutor(teacher_every=every, rule=rule), steps, EVEN, EVEN)
     for _ in range(2):  # it is said once
         save_commentary(taught.teacher, tmp_path / "saved", overwrite=True)
     found = [record.getMessage() for record in caplog.records]
@@ -178,6 +185,43 @@ def test_a_teacher_of_few_steps_is_named_when_it_is_saved(
     else:
         (line,) = found
         assert line.startswith(f"LossWeigher has taken {taken} steps only, below 50")
+
+
+@pytest.mark.parametrize(("students", "taken"), [(1, 30), (6, None)])
+def test_steps_with_all_students_count(students, taken, tmp_path: Path, caplog) -> None:
+    teacher = LossWeigher()
+    for _ in range(students):
+        run(tutor(teacher=teacher, teacher_every=2), 60, EVEN, EVEN)
+    save_commentary(teacher, tmp_path / "saved")
+    starts = [record.getMessage().split(" steps")[0] for record in caplog.records]
+    assert starts == ([] if taken is None else [f"LossWeigher has taken {taken}"])
+
+
+def test_steps_that_are_left_out_do_not_count(tmp_path: Path, caplog) -> None:
+    taught = tutor()
+    nan = torch.full((ROWS, 3), torch.nan)
+    for number in range(60):
+        taught.step(batch(number, EVEN), batch(-number, EVEN)._replace(inputs=nan))
+    assert taught.skipped_teacher_steps == 60
+    save_commentary(taught.teacher, tmp_path / "saved")
+    assert caplog.messages[-1].startswith("LossWeigher has taken 0 steps only")
+
+
+def test_a_stated_length_adds_to_the_steps_with_students_before(caplog) -> None:
+    teacher = LossWeigher()
+    run(tutor(teacher=teacher), 30, EVEN, EVEN)
+    run(tutor(teacher=teacher, teacher_every=3, total_steps=60), 3, EVEN, EVEN)
+    assert not caplog.records
+
+
+def test_a_state_without_the_number_of_steps_is_that_of_enough(tmp_path, caplog) -> None:
+    state = run(tutor(teacher_every=5), 60, EVEN, EVEN).state_dict()
+    del state["teacher_updater"]["taken"]
+    resumed = tutor(teacher_every=5)
+    resumed.load_state_dict(state)
+    run(resumed, 10, EVEN, EVEN)
+    save_commentary(resumed.teacher, tmp_path / "saved")
+    assert not caplog.records
 
 
 def test_steps_before_a_resume_count(tmp_path: Path, caplog) -> None:

@@ -7,7 +7,11 @@ from torch import Tensor
 
 from tutelage.distributed.groups import Processes
 from tutelage.errors import first_few
-from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, note_optimizer
+from tutelage.teachers.steps_taken import (
+    FEWEST_TEACHER_STEPS,
+    STEPS_TAKEN,
+    note_unknown_length,
+)
 from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.types import Batch
 
@@ -62,17 +66,19 @@ class LoopCautions:
     def _note_length(self, steps: int) -> None:
         """Warn of few teacher steps; without a known end, leave that to ``save_commentary``.
 
-        A run too short for 50 teacher steps with any settings is a trial.
+        A run too short for 50 teacher steps with any settings is a trial. Steps that the
+        teacher has taken with other students count.
         """
         teacher, total_steps = self.updater.teacher, self.total_steps
         if total_steps is None:
             if steps >= FEWEST_TEACHER_STEPS:  # else it is a trial
                 self._noted = True
-                note_optimizer(teacher, self.updater.optimizer)
+                note_unknown_length(teacher)
             return
         self._noted = True
         taken = total_steps // (self.updater.every * self.updater.aggregate)
-        if taken < FEWEST_TEACHER_STEPS <= total_steps and not self.processes.rank:
+        few = taken + STEPS_TAKEN.get(teacher, 0) < FEWEST_TEACHER_STEPS
+        if few and total_steps >= FEWEST_TEACHER_STEPS and not self.processes.rank:
             _LOG.warning(
                 "%s takes %d steps only in %d student steps (total_steps), which is little to "
                 "learn from: train for more steps, or give a smaller teacher_every, aggregate "
