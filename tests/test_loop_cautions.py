@@ -12,6 +12,7 @@ from torch.optim import SGD, Adam
 
 from tutelage.commentaries import save_commentary
 from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.losses.probability import Focal
 from tutelage.losses.targets import CrossEntropy
 from tutelage.signals import Lookahead
 from tutelage.teachers import LossWeigher
@@ -72,6 +73,7 @@ def test_a_class_that_no_held_out_example_has_is_named_once(caplog) -> None:
     assert record.levelno == logging.WARNING
     expected = "No held-out example of the first 10 teacher steps is of class 1, 3,"
     assert record.getMessage().startswith(expected)
+    assert record.getMessage().endswith("of every class, and shuffle their loader.")
 
 
 def test_a_class_that_comes_after_the_first_comparison_is_none(caplog) -> None:
@@ -96,7 +98,9 @@ def test_a_rare_class_is_not_said_to_be_missing_before_it_could_come(caplog) -> 
     [
         (1000, cross_entropy, of_classes(0, 1), of_classes(0, 1)),  # a head of other classes
         (CLASSES, cross_entropy, of_classes(0, 1), of_classes(0, 1, 2)),
+        (CLASSES, Focal(2.0), of_classes(0, 1), of_classes(0)),
         (1, squared, of_classes(0, 5), of_classes(3)),  # counts
+        (CLASSES, squared, of_classes(0, 2, 3), of_classes(3)),  # as if they were class ids
         (CLASSES, squared, of_classes(0, 2, 7), of_classes(3)),  # no class ids of four
         (CLASSES, squared, of_classes(0, 5).float(), of_classes(3).float()),
         (CLASSES, cross_entropy, torch.eye(CLASSES)[of_classes(0, 1)], of_classes(0)),
