@@ -12,6 +12,7 @@ from torch.optim import SGD, Adam
 
 from tutelage.commentaries import save_commentary
 from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.losses.probability import Focal
 from tutelage.losses.targets import CrossEntropy
 from tutelage.signals import Lookahead
 from tutelage.teachers import LossWeigher
@@ -22,15 +23,21 @@ CLASSES, ROWS = 4, 12
 
 
 def tutor(
-    outputs: int = CLASSES, objective: Objective = cross_entropy, **settings: Any
+    outputs: int = CLASSES,
+    objective: Objective = cross_entropy,
+    *,
+    teacher: LossWeigher | None = None,
+    rule: type[Adam | SGD] = Adam,
+    **settings: Any,
 ) -> Tutor:
     torch.manual_seed(0)
-    student, teacher = nn.Linear(3, outputs), LossWeigher()
+    student = nn.Linear(3, outputs)
+    teacher = LossWeigher() if teacher is None else teacher
     return Tutor(
         student,
         SGD(student.parameters(), lr=0.01),
         teacher,
-        Adam(teacher.parameters(), 0.01),
+        rule(teacher.parameters(), lr=0.01),
         signal=Lookahead(),
         objective=objective,
         **settings,
@@ -66,6 +73,7 @@ def test_a_class_that_no_held_out_example_has_is_named_once(caplog) -> None:
     assert record.levelno == logging.WARNING
     expected = "No held-out example of the first 10 teacher steps is of class 1, 3,"
     assert record.getMessage().startswith(expected)
+    assert record.getMessage().endswith("of every class, and shuffle their loader.")
 
 
 def test_a_class_that_comes_after_the_first_comparison_is_none(caplog) -> None:
@@ -90,7 +98,9 @@ def test_a_rare_class_is_not_said_to_be_missing_before_it_could_come(caplog) -> 
     [
         (1000, cross_entropy, of_classes(0, 1), of_classes(0, 1)),  # a head of other classes
         (CLASSES, cross_entropy, of_classes(0, 1), of_classes(0, 1, 2)),
+        (CLASSES, Focal(2.0), of_classes(0, 1), of_classes(0)),
         (1, squared, of_classes(0, 5), of_classes(3)),  # counts
+        (CLASSES, squared, of_classes(0, 2, 3), of_classes(3)),  # as if they were class ids
         (CLASSES, squared, of_classes(0, 2, 7), of_classes(3)),  # no class ids of four
         (CLASSES, squared, of_classes(0, 5).float(), of_classes(3).float()),
         (CLASSES, cross_entropy, torch.eye(CLASSES)[of_classes(0, 1)], of_classes(0)),
@@ -163,13 +173,14 @@ def test_a_stated_length_with_few_teacher_steps_is_named_at_the_first_step(
         assert f"takes {taken} steps only in {total} student steps" in found[0]
 
 
+@pytest.mark.parametrize("rule", [Adam, SGD])
 @pytest.mark.parametrize(
-    ("steps", "every", "taken"), [(60, 5, 12), (60, 1, None), (12, 5, None)]
+    ("steps", "every", "taken"), [(60, 5, 12), (60, 1, None), (12, 5, None), (60, 70, 0)]
 )
 def test_a_teacher_of_few_steps_is_named_when_it_is_saved(
-    steps, every, taken, tmp_path: Path, caplog
+    steps, every, taken, rule, tmp_path: Path, caplog
 ) -> None:
-    taught = run(tutor(teacher_every=every), steps, EVEN, EVEN)
+    taught = run(tutor(teacher_every=every, rule=rule), steps, EVEN, EVEN)
     for _ in range(2):  # it is said once
         save_commentary(taught.teacher, tmp_path / "saved", overwrite=True)
     found = [record.getMessage() for record in caplog.records]
@@ -178,6 +189,43 @@ def test_a_teacher_of_few_steps_is_named_when_it_is_saved(
     else:
         (line,) = found
         assert line.startswith(f"LossWeigher has taken {taken} steps only, below 50")
+
+
+@pytest.mark.parametrize(("students", "taken"), [(1, 30), (6, None)])
+def test_steps_with_all_students_count(students, taken, tmp_path: Path, caplog) -> None:
+    teacher = LossWeigher()
+    for _ in range(students):
+        run(tutor(teacher=teacher, teacher_every=2), 60, EVEN, EVEN)
+    save_commentary(teacher, tmp_path / "saved")
+    starts = [record.getMessage().split(" steps")[0] for record in caplog.records]
+    assert starts == ([] if taken is None else [f"LossWeigher has taken {taken}"])
+
+
+def test_steps_that_are_left_out_do_not_count(tmp_path: Path, caplog) -> None:
+    taught = tutor()
+    nan = torch.full((ROWS, 3), torch.nan)
+    for number in range(60):
+        taught.step(batch(number, EVEN), batch(-number, EVEN)._replace(inputs=nan))
+    assert taught.skipped_teacher_steps == 60
+    save_commentary(taught.teacher, tmp_path / "saved")
+    assert caplog.messages[-1].startswith("LossWeigher has taken 0 steps only")
+
+
+def test_a_stated_length_adds_to_the_steps_with_students_before(caplog) -> None:
+    teacher = LossWeigher()
+    run(tutor(teacher=teacher), 30, EVEN, EVEN)
+    run(tutor(teacher=teacher, teacher_every=3, total_steps=60), 3, EVEN, EVEN)
+    assert not caplog.records
+
+
+def test_a_state_without_the_number_of_steps_is_that_of_enough(tmp_path, caplog) -> None:
+    state = run(tutor(teacher_every=5), 60, EVEN, EVEN).state_dict()
+    del state["teacher_updater"]["taken"]
+    resumed = tutor(teacher_every=5)
+    resumed.load_state_dict(state)
+    run(resumed, 10, EVEN, EVEN)
+    save_commentary(resumed.teacher, tmp_path / "saved")
+    assert not caplog.records
 
 
 def test_steps_before_a_resume_count(tmp_path: Path, caplog) -> None:

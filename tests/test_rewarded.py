@@ -195,3 +195,10 @@ def test_too_few_batches_are_refused() -> None:
     )
     with pytest.raises(UsageError, match="5 steps, but there are batches for 3"):
         next(few)
+
+
+def test_its_tutors_say_nothing_of_their_length(caplog) -> None:
+    teacher = fresh()
+    goal = AccuracyGoal(accuracy=1.0, steps=60, every=60)
+    list(islice(episodes(teacher, SGD(teacher.parameters(), lr=0.1), goal=goal), 2))
+    assert not caplog.records

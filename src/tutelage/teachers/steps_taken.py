@@ -1,31 +1,25 @@
-"""The optimisers that teachers learn by, and how many steps they have taken."""
+"""How many steps teachers have taken."""
 
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from torch import nn
-from torch.optim import Optimizer
 
 FEWEST_TEACHER_STEPS = 50
 """in a run; with fewer, a teacher has hardly left its start"""
-_KNOWN: WeakKeyDictionary[nn.Module, Optimizer] = WeakKeyDictionary()
+STEPS_TAKEN: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+"""of each teacher, in the training of all its students"""
+_OF_UNKNOWN_LENGTH: WeakSet[nn.Module] = WeakSet()
 
 
-def note_optimizer(teacher: nn.Module, optimizer: Optimizer) -> None:
-    """Remember by which optimiser a teacher learns in a training loop of the user."""
-    _KNOWN[teacher] = optimizer
+def note_unknown_length(teacher: nn.Module) -> None:
+    """Remember that a teacher learns in a training loop whose length is not known."""
+    _OF_UNKNOWN_LENGTH.add(teacher)
 
 
 def few_steps_taken(teacher: nn.Module) -> int | None:
-    """Steps of a teacher's optimiser if they are few; None the second time.
-
-    None, too, if no optimiser is noted, or if it does not count its steps.
-    """
-    optimizer = _KNOWN.get(teacher)
-    if optimizer is None:
+    """Steps of a teacher, learned in a loop of unknown length, if few; None the second time."""
+    taken = STEPS_TAKEN.get(teacher, 0)
+    if teacher not in _OF_UNKNOWN_LENGTH or taken >= FEWEST_TEACHER_STEPS:
         return None
-    counts = [int(state["step"]) for state in optimizer.state.values() if "step" in state]
-    taken = max(counts, default=FEWEST_TEACHER_STEPS)
-    if taken >= FEWEST_TEACHER_STEPS:
-        return None
-    del _KNOWN[teacher]
+    _OF_UNKNOWN_LENGTH.discard(teacher)
     return taken

@@ -107,6 +107,7 @@ def rewarded(
             objective=objective,
             seed=mixed_seed(seed, number),
         )
+        tutor.cautions = None  # the teacher steps after the episode, not in it
         score, reached = _run(tutor, islice(batches(number), goal.steps), held_out, goal)
         reward = -math.log(tutor.steps / goal.steps) if reached else 0.0
         known = reward if baseline is None else baseline

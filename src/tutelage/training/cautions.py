@@ -5,9 +5,15 @@ import logging
 import torch
 from torch import Tensor
 
-from tutelage.distributed.groups import Processes
+from tutelage.bilevel import BilevelProblem
 from tutelage.errors import first_few
-from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, note_optimizer
+from tutelage.losses.objectives import cross_entropy
+from tutelage.losses.targets import CrossEntropy
+from tutelage.teachers.steps_taken import (
+    FEWEST_TEACHER_STEPS,
+    STEPS_TAKEN,
+    note_unknown_length,
+)
 from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.types import Batch
 
@@ -30,15 +36,17 @@ class LoopCautions:
     Args:
         updater: Of the teacher.
         total_steps: Student steps of the whole run, if known.
-        processes: Those that train the student together.
+        problem: What the teacher learns by.
     """
 
     def __init__(
-        self, updater: TeacherUpdater, total_steps: int | None, processes: Processes
+        self, updater: TeacherUpdater, total_steps: int | None, problem: BilevelProblem
     ) -> None:
         self.updater = updater
         self.total_steps = total_steps
-        self.processes = processes
+        self.processes = problem.processes
+        objective = problem.objective
+        self._of_classes = objective is cross_entropy or isinstance(objective, CrossEntropy)
         self._noted = self._channels_checked = False
         self._counts: Tensor | None = None
         self._taught = 0
@@ -62,17 +70,19 @@ class LoopCautions:
     def _note_length(self, steps: int) -> None:
         """Warn of few teacher steps; without a known end, leave that to ``save_commentary``.
 
-        A run too short for 50 teacher steps with any settings is a trial.
+        A run too short for 50 teacher steps with any settings is a trial. Steps that the
+        teacher has taken with other students count.
         """
         teacher, total_steps = self.updater.teacher, self.total_steps
         if total_steps is None:
             if steps >= FEWEST_TEACHER_STEPS:  # else it is a trial
                 self._noted = True
-                note_optimizer(teacher, self.updater.optimizer)
+                note_unknown_length(teacher)
             return
         self._noted = True
         taken = total_steps // (self.updater.every * self.updater.aggregate)
-        if taken < FEWEST_TEACHER_STEPS <= total_steps and not self.processes.rank:
+        few = taken + STEPS_TAKEN.get(teacher, 0) < FEWEST_TEACHER_STEPS
+        if few and total_steps >= FEWEST_TEACHER_STEPS and not self.processes.rank:
             _LOG.warning(
                 "%s takes %d steps only in %d student steps (total_steps), which is little to "
                 "learn from: train for more steps, or give a smaller teacher_every, aggregate "
@@ -87,7 +97,9 @@ class LoopCautions:
         if not self._channels_checked:
             self._channels_checked = True
             self._warn_of_channels(batch.inputs, held_out.inputs)
-        if len(outputs) != 1 or outputs[0] < 2 or self._taught >= LAST_CHECK:
+        if not self._of_classes or self._taught >= LAST_CHECK:
+            return
+        if len(outputs) != 1 or outputs[0] < 2:
             return
         if not (_are_labels(batch.targets) and _are_labels(held_out.targets)):
             return
@@ -127,7 +139,7 @@ class LoopCautions:
             _LOG.warning(
                 "No held-out example of the first %d teacher steps is of class %s, which "
                 "training examples have: the teacher may take weight from all that have it. "
-                "Give held-out examples of every class.",
+                "Give held-out examples of every class, and shuffle their loader.",
                 self._taught,
                 first_few(missing, 10),
             )

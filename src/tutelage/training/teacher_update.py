@@ -15,6 +15,7 @@ from tutelage.functional.trees import cloned, is_finite, moved_to
 from tutelage.precision import FULL, autocast_to, wide
 from tutelage.signals import Signal
 from tutelage.teacher import drop_below_of
+from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, STEPS_TAKEN
 from tutelage.training.end_check import end_of_observed_step, require_same_end
 from tutelage.training.not_finite import reason_of_skip
 from tutelage.types import Batch, Estimate, Params, Window
@@ -133,7 +134,8 @@ class TeacherUpdater:
                 self._warn_if_zero(grad)
             self.estimates.append(estimate._replace(grad=grad))
             if len(self.estimates) >= self.aggregate:  # more after loading other settings
-                self._step(self._combined(problem, phi), held_out, window)
+                estimates, self.estimates = self.estimates, []
+                self._step(self.signal.combine(problem, phi, estimates), held_out, window)
         return estimate.held_out_loss
 
     def _in_full_precision(self, window: Window) -> Window:
@@ -165,20 +167,16 @@ class TeacherUpdater:
     def _warn_if_zero(self, grad: Params) -> None:
         if any(bool(g.count_nonzero()) for g in grad.values()):
             return
-        name, signal = type(self.teacher).__name__, type(self.signal).__name__
         _LOG.warning(
             "The first gradient of %s for %s is zero in every parameter. If the teacher "
             "samples, what it draws has no derivative: use GradientAlignment or NextStepLoss.",
-            signal,
-            name,
+            type(self.signal).__name__,
+            type(self.teacher).__name__,
         )
-
-    def _combined(self, problem: BilevelProblem, phi: Params) -> Params:
-        estimates, self.estimates = self.estimates, []
-        return self.signal.combine(problem, phi, estimates)
 
     def _step(self, grad: Params, held_out: Batch, window: Window) -> None:
         if step_if_finite(self.optimizer, self.params, grad):
+            STEPS_TAKEN[self.teacher] = STEPS_TAKEN.get(self.teacher, 0) + 1
             return
         self.skipped += 1
         if not self._warned:
@@ -192,6 +190,7 @@ class TeacherUpdater:
         return {
             "optimizer": self.optimizer.state_dict(),
             "skipped": self.skipped,
+            "taken": STEPS_TAKEN.get(self.teacher, 0),
             "has_estimated": self._has_estimated,
             "estimates": [[e.grad, e.held_out_loss, dict(e.facts)] for e in self.estimates],
         }
@@ -200,6 +199,7 @@ class TeacherUpdater:
         """Load a state of ``state_dict``."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.skipped = state["skipped"]
+        STEPS_TAKEN[self.teacher] = state.get("taken", FEWEST_TEACHER_STEPS)  # earlier releases
         self._windows = 0
         self._has_estimated = state["has_estimated"]
         device = next(self.teacher.parameters()).device

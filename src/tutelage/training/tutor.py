@@ -144,7 +144,7 @@ class Tutor:
         if recomputed:
             require_no_max_norm(view.module)
         self.best_accuracy = 0.0
-        self.cautions = updater and LoopCautions(updater, total_steps, self.processes)
+        self.cautions = updater and LoopCautions(updater, total_steps, problem)
         self._student_step = StudentStep(
             student, problem, step_strategy, seed, recomputed=recomputed
         )

@@ -103,6 +103,7 @@ class OneRun(LearningAlgorithm):
             total_steps=settings.steps * settings.episodes,
             seed=settings.seed,
         )
+        self.tutor.cautions = None  # the command gives them before the run
 
     def episode(self, number: int) -> Tensor:
         """Take the steps of an episode."""

@@ -1,5 +1,6 @@
 """Checks of teachers and students that need the kind of the data only, before data are read."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,9 +71,11 @@ def _check_period(arm: str, settings: TrainSettings, signal: Signal, every: int)
             f"--teacher-every is {every}, but {arm} needs steps without it between those with "
             "it: give --teacher-every 2 or more."
         )
-    own = CODE in (settings.student or "")  # may be in float64
-    growth = settings.momentum**-signal.steps * torch.finfo(torch.float32).eps
-    if isinstance(signal, Reversible) and not own and growth > WORST_DRIFT:
+    if not isinstance(signal, Reversible) or _is_own(settings.student):
+        return
+    amplified = math.prod([1 / settings.momentum] * signal.steps)  # infinite, not an error
+    growth = amplified * torch.finfo(torch.float32).eps
+    if growth > WORST_DRIFT:
         raise UsageError(
             f"--momentum is {settings.momentum:g}, too small for --unroll-steps "
             f"{signal.steps}: {arm} undoes so many student steps, which would amplify rounding "
@@ -80,8 +83,13 @@ def _check_period(arm: str, settings: TrainSettings, signal: Signal, every: int)
         )
 
 
+def _is_own(student: str | None) -> bool:
+    # code or a folder: may be in float64
+    return student is not None and (CODE in student or Path(student).expanduser().is_dir())
+
+
 def _stand_in(settings: TrainSettings, kind: Kind) -> Data | None:
-    # None: what the student is depends on the images
+    # None: what the student is, or whether its weights fit, depends on the images
     labels = torch.arange(CLASSES)
     names, of = tuple(map(str, range(CLASSES))), Path(settings.data).name
     if kind == "features" or settings.freeze:
@@ -89,6 +97,8 @@ def _stand_in(settings: TrainSettings, kind: Kind) -> Data | None:
     if kind == "texts":
         tokens = torch.ones(CLASSES, 3, 2, dtype=torch.int32)
         return TextSet((names,), tokens, labels, labels, names, of, WORDS)
+    if settings.student_weights is not None:
+        return None
     embedded = settings.data == EMBEDDED
     if settings.student not in STUDENTS and not (embedded and settings.student is None):
         return None

@@ -15,6 +15,7 @@ from torch import nn
 from tests.trained import QUICK, assert_same_run, one_line, pictures, run, unchecked
 from tutelage.errors import UsageError
 from tutelage.models.backbones import Backbone, Prepared, Sides, headless, load_weights
+from tutelage.models.catalogue import build_student
 from tutelage.models.torchvision_models import torchvision_model
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.features.feature_set import FeatureSet
@@ -207,6 +208,18 @@ def test_own_code_builds_a_student(coloured):
     one_line(run("train", coloured, *QUICK, "--student", "gone.py:build"), "no file gone.py")
     Path("own.py").write_text("1 / 0", encoding="utf-8")
     one_line(run("train", coloured, *QUICK, "--student", "own.py:build"), "ZeroDivisionError")
+
+
+@pytest.mark.usefixtures("report_in_a_word")
+def test_weights_of_a_student_of_grey_images_are_taken():
+    grey = pictures(Path("grey"), size=28)
+    stored = build_student("cnn", classes=10, channels=1, size=28, seed=3).state_dict()
+    torch.save(stored, "cnn-1.pt")
+    answer = run(
+        *["train", grey, *TRAIN, "--student", "cnn", "--student-weights", "cnn-1.pt"],
+        *["--out", "x"],
+    )
+    assert answer.code == 0, answer
 
 
 def test_weights_that_do_not_fit_are_one_line(coloured, squeezed):

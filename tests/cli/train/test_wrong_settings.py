@@ -121,6 +121,8 @@ def test_so_are_the_settings_of_other_commands(words, parts):
             ["--teacher-every is 1", "learned-augmentation", "2 or more"],
         ),
         ("images", "--momentum 1e-6", ["--momentum is 1e-06", "--unroll-steps 2"]),
+        ("mnist5k", "--momentum 1e-200", ["--momentum is 1e-200", "--unroll-steps 2"]),
+        ("images", "--momentum 1e-323", ["--momentum is 9.88131e-324"]),
         (
             "images",
             "--momentum 0.1 --unroll-steps 4",
@@ -165,6 +167,9 @@ def test_flags_that_do_not_go_together_are_told_before_the_data_are_read(
         ("rows.npz", "--teacher-every 1"),
         ("rows.npz", "--teacher-every 1 --layers last --momentum 1e-6"),
         ("texts.csv", "--teacher loss --teacher-every 1 --momentum 1e-6"),
+        ("mnist5k", "--teacher loss --momentum 1e-200"),
+        ("texts.csv", "--student model --momentum 1e-6"),
+        ("images", "--student cnn --student-weights any.pt"),
         ("images", "--teacher-every 1 --unroll-steps 1"),
         ("mnist5k", "--image-size 8"),
         ("images", "--student own.py:wide --momentum 1e-6"),
@@ -176,6 +181,7 @@ def test_flags_that_may_go_together_are_not_refused_before_the_data_are_read(
 ):
     (tmp_path / "texts.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
     (tmp_path / "own.py").write_text("def wide(**_): ...\n")
+    (tmp_path / "model").mkdir()
     np.savez(tmp_path / "rows.npz", features=np.eye(20), label=np.arange(20) % 2)
 
     def read(*_: object) -> None:
