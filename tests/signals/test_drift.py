@@ -11,11 +11,14 @@ from torch.optim import SGD
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError, UnsupportedStudentError
 from tutelage.functional.student import StudentView
+from tutelage.models import resnet20
 from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.signals.drift import ENTRIES, WORST_ERROR, entries_of, sample_of
+from tutelage.teachers import MarginLoss
 from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Estimate, Params, StudentState, Window
+from tutelage_cli.data.sources import load
 
 N, D, C = 12, 4, 3
 GENERATOR = torch.Generator().manual_seed(3)
@@ -266,3 +269,43 @@ def test_a_whole_run_is_refused_first_and_left_out_later(first) -> None:
     assert later.skipped
     assert later.facts["undone_error"] > WORST_ERROR
     assert torch.equal(teacher.phi.detach(), before)
+
+
+@pytest.mark.parametrize("patience", [1, 3])
+def test_the_first_windows_may_be_left_out_as_often_as_is_said(patience, caplog) -> None:
+    run = REFUSED["little momentum, large rate"]
+    tutor = tutor_for(run, Reversible(run.steps))
+    assert tutor.teacher_updater is not None
+    tutor.teacher_updater.patience = patience
+    for _ in range(patience - 1):
+        take(tutor, run)
+    with pytest.raises(InexactWindowError):
+        take(tutor, run)
+    assert tutor.skipped_teacher_steps == patience - 1
+    assert caplog.text.count("This teacher step is skipped.") == (patience > 1)
+
+
+def test_the_curved_first_steps_of_a_deep_network_are_no_change_of_the_user() -> None:
+    torch.manual_seed(100)
+    student = resnet20(classes=10, channels=1)
+    teacher = MarginLoss(student, 10)
+    tutor = Tutor(
+        student,
+        SGD(student.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4),
+        teacher,
+        torch.optim.Adam(teacher.parameters(), lr=0.02),
+        signal=Reversible(2),
+        teacher_every=5,
+    )
+    assert tutor.teacher_updater is not None
+    tutor.teacher_updater.patience = 2
+    digits = load("mnist5k").train
+    for _ in range(5):
+        drawn = [torch.randperm(len(digits))[:100] for _ in range(2)]
+        images = [digits.images[rows].float() / 255 for rows in drawn]
+        step, held_out = (
+            Batch((x - x.mean()) / x.std(), digits.labels[rows], rows)
+            for x, rows in zip(images, drawn, strict=True)
+        )
+        tutor.step(step, held_out if tutor.wants_held_out else None)
+    assert tutor.steps == 5
