@@ -217,6 +217,20 @@ def test_trials_may_diverge_and_others_may_not() -> None:
         fitted(fit)
 
 
+def test_longer_training_may_diverge_and_is_to_give_distributions() -> None:
+    fits, share = Fits(plain=0.45), torch.nan
+
+    def fit(training: FoldTraining) -> FoldPredictions:
+        own, checked = fits(training)
+        longer = training.settings == FULL_RUN
+        return FoldPredictions(own * share if longer else own, checked)
+
+    assert not fitted(fit).train_on_given_labels
+    fits, share = Fits(plain=0.45), 100.0
+    with pytest.raises(UsageError, match="predictions of trial-1-1 is no distribution"):
+        fitted(fit)
+
+
 def test_it_finds_right_labels_that_a_plain_student_does_not() -> None:
     """Two of five labels of each class are flipped to the next one; a small network."""
     generator = torch.Generator().manual_seed(100)

@@ -413,7 +413,7 @@ def all_stages(
     likelihoods = {
         one.settings: data.likelihood(_distributions(found, one.name).train)
         for one, found in tried.values()
-        if all(bool(part.isfinite().all()) for part in found)
+        if _is_finite(found)
     }
     if not likelihoods:
         raise UsageError(DIVERGED)
@@ -428,7 +428,11 @@ def all_stages(
             last = data.distilled_choice({one.settings: fitted(one).checked for one in trials})
         decay_factor = last.decay_factor
         stages.append(data.joined([*map(predicted, data.trainings(last, stages))]))
-    full_run = fitted(data.trial(FULL_RUN)).checked if compares_full_run(settings) else None
+    full_run = None
+    if compares_full_run(settings):
+        training = data.trial(FULL_RUN)
+        if _is_finite(found := fitted(training)):  # else it diverged
+            full_run = _distributions(found, training.name).checked
     return data.result(settings, decay_factor, stages, full_run)
 
 
@@ -460,6 +464,10 @@ def _predictions(found: object, name: str, own: int, checked: int) -> FoldPredic
             "rows."
         )
     return FoldPredictions(*parts)
+
+
+def _is_finite(found: FoldPredictions) -> bool:
+    return all(bool(part.isfinite().all()) for part in found)
 
 
 def _distributions(found: FoldPredictions, name: str) -> FoldPredictions:
