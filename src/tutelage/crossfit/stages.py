@@ -428,11 +428,8 @@ def all_stages(
             last = data.distilled_choice({one.settings: fitted(one).checked for one in trials})
         decay_factor = last.decay_factor
         stages.append(data.joined([*map(predicted, data.trainings(last, stages))]))
-    full_run = None
-    if compares_full_run(settings):
-        training = data.trial(FULL_RUN)
-        if _is_finite(found := fitted(training)):  # else it diverged
-            full_run = _distributions(found, training.name).checked
+    longer = data.trial(FULL_RUN)
+    full_run = _of_full_run(fitted(longer), longer) if compares_full_run(settings) else None
     return data.result(settings, decay_factor, stages, full_run)
 
 
@@ -464,6 +461,11 @@ def _predictions(found: object, name: str, own: int, checked: int) -> FoldPredic
             "rows."
         )
     return FoldPredictions(*parts)
+
+
+def _of_full_run(found: FoldPredictions, training: FoldTraining) -> Tensor | None:
+    """Predictions of the checked examples; None if the student diverged."""
+    return _distributions(found, training.name).checked if _is_finite(found) else None
 
 
 def _is_finite(found: FoldPredictions) -> bool:
