@@ -118,6 +118,13 @@ def test_what_is_no_plain_value_is_refused(tmp_path, state):
         read(tmp_path / "state.pt")
 
 
+def test_only_the_file_itself_is_said_to_be_missing(tmp_path):
+    with pytest.raises(UsageError, match=r"state\.pt is damaged .*No such file.* Delete it"):
+        read(tmp_path / "state.pt")
+    with pytest.raises(FileNotFoundError), name_damaged_file(tmp_path, "Delete it."):
+        load_checkpoint(tmp_path / "state.pt", CPU)
+
+
 def test_running_out_of_memory_is_not_blamed_on_a_file(tmp_path):
     with pytest.raises(torch.OutOfMemoryError), name_damaged_file(tmp_path, "Delete it."):
         raise torch.OutOfMemoryError("too much")

@@ -107,15 +107,17 @@ def _add(made: "hashlib.blake2b", content: Any) -> None:
 
 @contextmanager
 def name_damaged_file(file: Path, remedy: str, *, what: str = "is damaged") -> Iterator[None]:
-    """Turn errors of reading a damaged file into a ``UsageError``.
+    """Turn errors of reading a damaged or missing file into a ``UsageError``.
 
     Only reading goes inside: what is raised by code that runs later, such as a student's, is
     the fault of that code, and is shown as it is.
     """
     try:
         yield
-    except DAMAGE as error:
+    except (*DAMAGE, FileNotFoundError) as error:
         if isinstance(error, UsageError | torch.OutOfMemoryError):
+            raise
+        if isinstance(error, FileNotFoundError) and error.filename != str(file):
             raise
         raise UsageError(f"{file} {what}{_why(error)}. {remedy}") from error
 

@@ -15,6 +15,8 @@ OF_LEFT = 1 / 2
 was is no guide to the load to come"""
 CHANGED = 1.5
 """factor between two paces from which the load has changed"""
+LONGEST_STALL = 4 * HALF_LIFE
+"""seconds without any work after which the estimate stays as it is until some is done"""
 TRUSTED = 10.0
 """seconds of work that the expected pace counts as"""
 
@@ -42,11 +44,13 @@ class TimeLeft:
         self._done: dict[Any, float] = {}
         self._now: float | None = None
         self._taken = 0.0  # since the first work: workers take a while to start
+        self._stalled = 0.0  # since the last work
         # by half-life: seconds taken, and seconds expected for it
         self._spent, self._worked = [trust] * HALF_LIVES, [trust] * HALF_LIVES
         self._recent = 0.0, 0.0  # of the first half-life, without the expectation
         self._extremes = math.inf, 0.0  # the least and the largest of their ratio
         self._turns = _Turns()
+        self._estimate = self._estimated()
 
     def update(self, now: float, done: Mapping[Any, float]) -> None:
         """Note the share of every student that is done, in 0..1, at a time of any clock."""
@@ -59,16 +63,22 @@ class TimeLeft:
             if worked > 0 or self._taken > 0:
                 self._note(now - self._now, worked)
         self._now, self._done = now, dict(done)
+        if self._stalled <= LONGEST_STALL:
+            self._estimate = self._estimated()
 
     def _note(self, seconds: float, worked: float) -> None:
         self._taken += seconds
+        self._stalled = 0.0 if worked > 0 else self._stalled + seconds
         spent = seconds * self._busy()
         for k in range(HALF_LIVES):
-            fade = 0.5 ** (seconds / (HALF_LIFE * 2**k))
-            self._spent[k] = fade * self._spent[k] + spent
-            self._worked[k] = fade * self._worked[k] + worked
-        fade = 0.5 ** (seconds / HALF_LIFE)
-        self._recent = fade * self._recent[0] + spent, fade * self._recent[1] + worked
+            fade, share = _faded(seconds, HALF_LIFE * 2**k)
+            self._spent[k] = fade * self._spent[k] + share * spent
+            self._worked[k] = fade * self._worked[k] + share * worked
+        fade, share = _faded(seconds, HALF_LIFE)
+        before, done = self._recent
+        self._recent = fade * before + share * spent, fade * done + share * worked
+        if self._stalled > LONGEST_STALL:
+            return
         if self._recent[1] > 0 and self._taken > HALF_LIFE:
             recent = self._recent[0] / self._recent[1]
             self._extremes = min(self._extremes[0], recent), max(self._extremes[1], recent)
@@ -76,6 +86,9 @@ class TimeLeft:
 
     def seconds(self) -> float | None:
         """Seconds to the end; None as long as nothing is known of the pace."""
+        return self._estimate
+
+    def _estimated(self) -> float | None:
         if self._worked[0] <= 0:
             return None
         work, found = sum(map(self._length, self._stages)), 0.0
@@ -113,6 +126,12 @@ class TimeLeft:
         for cost in self._left(stage):
             heapq.heapreplace(ends, ends[0] + cost)
         return max(ends)
+
+
+def _faded(seconds: float, half_life: float) -> tuple[float, float]:
+    """What counts of earlier observations, and in the mean of those in the last seconds."""
+    rate = math.log(2) * seconds / half_life
+    return math.exp(-rate), -math.expm1(-rate) / rate if rate else 1.0
 
 
 class _Turns:

@@ -43,6 +43,7 @@ from tutelage.training.tutor import Tutor
 from tutelage_cli.config.settings_files import from_plain
 from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.train import student_training, worker
+from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.controls import folds, tuning
 from tutelage_cli.train.controls.folds import (
     PARTS,
@@ -58,6 +59,7 @@ from tutelage_cli.train.controls.folds import (
     read_out_of_fold,
     read_predictions,
 )
+from tutelage_cli.train.controls.plan_parts import load_trained
 from tutelage_cli.train.controls.plans import plan_of
 from tutelage_cli.train.controls.stages import steps_of
 from tutelage_cli.train.controls.tuning import ControlInputs
@@ -745,6 +747,36 @@ def test_damaged_predictions_of_a_fold_are_told_in_one_line(
     shutil.rmtree(file.parent)
     assert run("train", "--resume", out).code == 0
     assert_same_run(controlled, out)
+
+
+@pytest.mark.usefixtures("report_in_a_word")
+@pytest.mark.parametrize(
+    ("arm", "name"), [("fine-tuned", "state.pt"), ("early-stopped", "best.pt")]
+)
+def test_a_missing_checkpoint_of_the_untaught_is_told_in_one_line(
+    controlled, tmp_path, arm, name
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(controlled, out)
+    (out / "students" / f"{arm}-seed0" / "result.json").unlink()
+    file = out / "students" / "untaught-seed0" / "checkpoint" / name
+    if name == "best.pt":
+        file.unlink()
+    else:
+        shutil.rmtree(file.parent)
+    remedy = f"Delete {file.parents[1]}, then go on with --resume."
+    one_line(run("train", "--resume", out), file, "is damaged", remedy)
+    shutil.rmtree(file.parents[1])
+    assert run("train", "--resume", out).code == 0
+    assert_same_run(controlled, out)
+
+
+def test_weights_of_a_missing_student_are_told(data, tmp_path) -> None:
+    tutor = build_tutor("untaught", 0, data.material.train, data.settings, 1)
+    load_trained(tutor, data.job)
+    gone = Job(tmp_path, "untaught", 0, data.settings)
+    with pytest.raises(UsageError, match=rf"state\.pt is damaged .*Delete {gone.folder}, then"):
+        load_trained(tutor, gone)
 
 
 def test_how_folds_predict_given_labels_is_recorded(data) -> None:

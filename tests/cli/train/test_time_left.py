@@ -109,6 +109,33 @@ def test_what_a_resumed_run_has_done_says_nothing_of_its_speed() -> None:
     assert time_left.seconds() == pytest.approx(50)
 
 
+@pytest.mark.parametrize("stall", [600.0, 32_000.0, 100_000.0])
+@pytest.mark.parametrize("polled", [POLLED, 1e6])
+@pytest.mark.parametrize("trust", [10.0, 0.0])
+def test_a_long_stall_leaves_a_bounded_estimate(stall, polled, trust) -> None:
+    machine = Machine(STUDENTS, 2, lambda _: 1.0)
+    time_left = TimeLeft(STUDENTS, 2, trust=trust)
+    time_left.update(0.0, machine.done)
+    for _ in range(200):
+        machine.run()
+        time_left.update(machine.now, machine.done)
+    rest, passed = machine.left() - machine.now, 0.0
+    while passed < stall:
+        passed = min(stall, passed + polled)
+        time_left.update(machine.now + passed, machine.done)
+        left = time_left.seconds()
+        assert left is not None
+        assert rest / 1.5 < left < 32 * rest
+    for _ in range(4 * 60):
+        machine.run()
+        time_left.update(machine.now + stall, machine.done)
+        left = time_left.seconds()
+        assert left is not None
+        assert left < SETTLED / POLLED * 2 * rest
+        bounds = time_left.bounds()
+        assert bounds is None or bounds[1] < SETTLED / POLLED * 2 * rest
+
+
 # A load that comes and goes, against the end that came.
 
 
