@@ -277,7 +277,7 @@ ABLATED: Mapping[str, Method] = {
 }
 ABLATION = Recipe(
     name="mmel-ablation",
-    title="Hard weights and many copies need longer training.",
+    title="Too little training is why hard weights and many copies do worse here.",
     paper="mmel",
     where="Tables 1 and 2; the ablation is ours",
     arms=tuple(ABLATED),
