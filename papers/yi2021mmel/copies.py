@@ -267,7 +267,7 @@ LONG = 4
 ABLATED: Mapping[str, Method] = {
     "uniform": Method("uniform"),
     "hard": Method("hard"),
-    "hard-softer": Method("hard", temperature=LONG),
+    "hard-softer": Method("hard", temperature=float(LONG)),
     "uniform-long": Method("uniform", times=LONG),
     "hard-long": Method("hard", times=LONG),
     "hard-2": Method("hard", 2),
