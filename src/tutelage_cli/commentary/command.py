@@ -120,7 +120,7 @@ def _show(args: Show) -> None:
 
     reading = Reading("skip", "keep", "skip", args.ignore_labels, args.image_size)
     folder, place, beside = _at_hand(args)
-    out = args.out or beside.with_suffix(".html")
+    out = args.out or beside.with_name(f"{beside.name}.html")
     say(args.output.progress(), f"Reading {place} ...")
     lines = show(folder, args.data, out, reading=reading, place=place)
     _print_lines(args, place, lines, {"page": out})
@@ -130,7 +130,7 @@ def _export(args: Export) -> None:
     from tutelage_cli.commentary.export import export
 
     folder, place, beside = _at_hand(args)
-    out = args.out or beside.with_suffix(".json")
+    out = args.out or beside.with_name(f"{beside.name}.json")
     lines = export(folder, args.size, out, place=place)
     _print_lines(args, place, lines, {"policy": out})
 
