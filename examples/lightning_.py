@@ -27,10 +27,10 @@ class Digits(tl.integrations.TeachingModule):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.layers(inputs)
 
-    def configure_optimizers(self) -> dict:
+    def configure_optimizers(self) -> tuple[list, list]:
         optimizer = SGD(self.parameters(), lr=0.1, momentum=0.9)
         schedule = MultiStepLR(optimizer, [EPOCHS // 2, EPOCHS * 3 // 4])
-        return {"optimizer": optimizer, "lr_scheduler": schedule}
+        return [optimizer], [schedule]
 
 
 torch.manual_seed(0)
