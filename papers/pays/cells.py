@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from papers.framework.ideas import PUBLISHED_WEIGHINGS
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.names import OUT_OF_FOLD
@@ -16,17 +17,7 @@ from tutelage_cli.train.settings import stored_settings
 
 LEARNED = ("margin-loss", OUT_OF_FOLD)
 """the teachers that learn, one that looks at the student and one at out-of-fold predictions"""
-OF_PAPERS = (
-    "internal-state",
-    "loss",
-    "l2t-loss",
-    "mentornet-dd",
-    "mentornet",
-    "reweight",
-    "self-paced",
-    "focal",
-    "gce",
-)
+OF_PAPERS = ("internal-state", *PUBLISHED_WEIGHINGS)
 """teachers as papers have them, for the table of what each idea is worth"""
 ON_IMAGES = ("internal-state", "loss", "curriculum")
 """the same for networks from scratch, which take longer"""
