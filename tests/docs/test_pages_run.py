@@ -62,7 +62,7 @@ def test_the_loop_of_the_card_of_folds_trains_as_long_and_with_the_decay_that_it
     known = run_blocks(DOCS / "methods" / "out-of-fold-targets.md", (START,))
     rows, labels = known["folds"].ne(0).nonzero()[:, 0], known["shown"][:1000]
     settings = FoldSettings(1 / 48, 30.0)
-    training = FoldTraining("plain-0", 0, rows, labels, cross_entropy, settings)
+    training = FoldTraining("plain", "plain-0", 0, rows, labels, cross_entropy, settings)
     decays = []
 
     def note(optimizer, *_):

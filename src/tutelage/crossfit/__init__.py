@@ -16,12 +16,12 @@ from tutelage.crossfit.posterior import (
     refined_transitions,
     sharpened,
 )
+from tutelage.crossfit.procedure import cross_fit
 from tutelage.crossfit.stages import (
     CrossFitted,
     FoldPredictions,
     FoldTraining,
     StagePredictions,
-    cross_fit,
 )
 from tutelage.crossfit.transitions import ForwardCorrected, estimate_transitions
 

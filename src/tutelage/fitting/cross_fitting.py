@@ -17,7 +17,8 @@ from torch.optim import Optimizer
 
 from tutelage.crossfit import FoldPredictions, FoldTraining, stratified_folds
 from tutelage.crossfit.fold_settings import STRONGER, TRIED
-from tutelage.crossfit.stages import DIVERGED, FoldStages, all_stages
+from tutelage.crossfit.procedure import all_stages
+from tutelage.crossfit.stages import DIVERGED, FoldStages
 from tutelage.data.order import BatchRequest, batch_count, in_order, shuffled
 from tutelage.errors import UsageError, first_line
 from tutelage.fitting.examples import Examples, JoinedExamples

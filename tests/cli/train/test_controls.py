@@ -46,7 +46,7 @@ from tutelage_cli.train import student_training, worker
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.controls import folds, tuning
 from tutelage_cli.train.controls.folds import (
-    PARTS,
+    CHECKPOINTS,
     PLAIN,
     TRIED,
     chosen_distilled,
@@ -175,7 +175,7 @@ def test_every_final_student_takes_as_many_steps_as_the_untaught_one(controlled)
             assert (last["epoch"], last["step"]) == (3, STEPS)
     for fold in range(1, FOLDS):  # the first is a trial's student
         last = history(controlled / "folds" / f"folds-seed0-{fold}")[-1]
-        assert (last["epoch"], last["step"]) == (PARTS, 2 * PARTS)
+        assert (last["epoch"], last["step"]) == (CHECKPOINTS, 2 * CHECKPOINTS)
 
 
 def test_what_a_control_builds_on_counts_in_its_seconds(controlled) -> None:
@@ -309,7 +309,7 @@ def of_fold(data: Any, fold: int, arm: str) -> Any:
 
 def rates_of_a_fold(feed: Batches) -> list[float]:
     """Of a run this short students of folds take all steps, in six parts."""
-    each = round(3 * len(feed) / PARTS)
+    each = round(3 * len(feed) / CHECKPOINTS)
     return [RATE] * 4 * each + [RATE / 10] * each + [RATE / 100] * each
 
 

@@ -8,9 +8,9 @@ from tutelage.crossfit.fold_settings import FoldSettings
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage_cli.train.arms import build_tutor
 from tutelage_cli.train.controls.folds import (
+    CHECKPOINTS,
     DISTILLED,
     DISTILLED_TRIALS,
-    PARTS,
     PLAIN,
     STAGES,
     TRIALS,
@@ -98,10 +98,10 @@ def _plan(
 ) -> TrainingPlan:
     """Train in parts, between which the learning rate decays however short they are."""
     steps = of_folds.steps(len(batches) * inputs.job.settings.epochs)
-    batches = Repeated(batches, max(1, round(steps / PARTS)))
+    batches = Repeated(batches, max(1, round(steps / CHECKPOINTS)))
     decay = of_folds.decay_factor * inputs.job.settings.weight_decay
-    settings = replace(inputs.job.settings, epochs=PARTS, weight_decay=decay)
-    total = len(batches) * PARTS
+    settings = replace(inputs.job.settings, epochs=CHECKPOINTS, weight_decay=decay)
+    total = len(batches) * CHECKPOINTS
     train = inputs.material.train
     tutor = build_tutor("untaught", seed, train, settings, total, objective=objective)
     return TrainingPlan(tutor, batches, rates_of(settings), index)

@@ -44,7 +44,7 @@ of ``TRIED`` is the first of ``PLAIN``"""
 DISTILLED_TRIALS = "distilled-trials"
 """students of the first fold's posteriors, one for each of ``distilled_tried``"""
 
-PARTS = 6
+CHECKPOINTS = 6
 """pieces of their training between which the learning rate decays and progress is saved"""
 PREDICTIONS = "out-of-fold.npz"
 LEAST_SINGULAR = 0.25
@@ -52,14 +52,16 @@ LEAST_SINGULAR = 0.25
 KEY = "log_likelihood"
 CORRECT, COUNTS = "correct", "given_counts"
 """of a fold's given labels: how many its student predicts, and how many there are of each"""
-_PART = 12
+SEED_OF_FOLDS = 12
 """keeps the seeds of these folds apart from others"""
 
 
 def folds_of(material: Material, job: Job) -> Tensor:
     """The fold of each training example; the given labels are spread evenly."""
     labels = material.train.labels
-    return stratified_folds(labels, job.settings.folds, seed=mixed_seed(_PART, job.seed))
+    return stratified_folds(
+        labels, job.settings.folds, seed=mixed_seed(SEED_OF_FOLDS, job.seed)
+    )
 
 
 def fold_stages_of(material: Material, job: Job) -> FoldStages:
@@ -85,7 +87,7 @@ def write_trial_result(
 ) -> None:
     """Write how well a student predicts the given labels of the first fold."""
     data = fold_stages_of(material, job)
-    predictions = probabilities(tutor, streams.train)[data.folds == 0]
+    predictions = predict_probabilities(tutor, streams.train)[data.folds == 0]
     finite = bool(predictions.isfinite().all())
     likelihood = data.likelihood(predictions) if finite else None
     result = {KEY: likelihood, "seconds": seconds, **tried_by(job)._asdict()}
@@ -141,7 +143,7 @@ def fold_of(job: Job) -> int:
 
 def fold_seed(job: Job) -> int:
     """The seed of a fold's student: of its first weights and the order of its batches."""
-    return mixed_seed(_PART, job.seed, fold_of(job))
+    return mixed_seed(SEED_OF_FOLDS, job.seed, fold_of(job))
 
 
 def write_out_of_fold(
@@ -149,8 +151,11 @@ def write_out_of_fold(
 ) -> None:
     """Write what a fold's student predicts, and its result."""
     own_fold = folds_of(material, job) == fold_of(job)
-    ours, given = probabilities(tutor, streams.train)[own_fold], material.train.labels[own_fold]
-    checked = probabilities(tutor, streams.held_out).numpy()
+    ours, given = (
+        predict_probabilities(tutor, streams.train)[own_fold],
+        material.train.labels[own_fold],
+    )
+    checked = predict_probabilities(tutor, streams.held_out).numpy()
     (content,) = map(np.array, content_digests(material))
     with atomic_path(job.folder / PREDICTIONS) as part, part.open("wb") as file:
         np.savez(file, train=ours.numpy(), checked=checked, content=content)
@@ -177,7 +182,7 @@ def read_out_of_fold(
     """Put together what the students of all folds predict."""
     contents = content_digests(material, versions)
     each = [read_predictions(one, contents) for one in fold_jobs(job, arm)]
-    return fold_stages_of(material, job).joined(each)
+    return fold_stages_of(material, job).combine_folds(each)
 
 
 def seconds_of_folds(job: Job, arm: str) -> float:
@@ -202,7 +207,7 @@ def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
 
 
 @torch.no_grad()
-def probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
+def predict_probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
     """What a student says of examples, in evaluation mode and as they are."""
     student = tutor.student.eval()
     logits = [logits_of(student(batch.inputs)) for batch in batches.whole(EVAL_BATCH_SIZE)]

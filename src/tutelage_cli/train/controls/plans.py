@@ -22,7 +22,7 @@ from tutelage_cli.train.controls.folds import (
     chosen_settings,
     conditioned,
     fold_stages_of,
-    probabilities,
+    predict_probabilities,
     read_out_of_fold,
     seconds_of_folds,
     seconds_of_trials,
@@ -48,15 +48,15 @@ STAGE_NAMES = ("plain", "corrected", "distilled")
 """of ``STAGES``, as the pages name their students"""
 UNTAUGHT = "untaught"
 SELECTED = "selected.json"
-ONLY_RATES, ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
+CHECKED_ONLY_RATES, CHECKED_ONLY_DECAYS = (1.0, 0.1), (1.0, 10.0)
 """tried for checked-only: parts of the run's learning rate and weight decay, each with each"""
-ONLY_STEPS = 1 / 8
+CHECKED_ONLY_STEPS = 1 / 8
 """of the run's steps: how long each is tried"""
 WEIGHTS = ("weight_right", "weight_wrong")
 """columns of the untaught student's history that are about a teacher"""
-TUNED_RATES = (0.3, 0.1, 0.03)
+FINE_TUNED_RATES = (0.3, 0.1, 0.03)
 """tried for fine-tuned: parts of the run's learning rate, which stays as it is"""
-TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)
+FINE_TUNED_STEPS = (1 / 40, 1 / 16, 1 / 8)
 """tried for fine-tuned: shares of the run's steps"""
 
 
@@ -90,7 +90,7 @@ def _by_untaught(inputs: ControlInputs) -> tuple[Tensor, float]:
     job, train = inputs.job.with_arm(UNTAUGHT), inputs.material.train
     tutor = build_tutor(UNTAUGHT, job.seed, train, job.settings, 1)
     seconds = load_trained(tutor, job)
-    return probabilities(tutor, inputs.streams.held_out), seconds
+    return predict_probabilities(tutor, inputs.streams.held_out), seconds
 
 
 def plan_of(inputs: ControlInputs) -> TrainingPlan:
@@ -125,10 +125,10 @@ def _checked_only(inputs: ControlInputs) -> TrainingPlan:
     checked, settings = inputs.material.held_out, inputs.job.settings
     grid = [
         (rate * settings.lr, decay * settings.weight_decay)
-        for rate in ONLY_RATES
-        for decay in ONLY_DECAYS
+        for rate in CHECKED_ONLY_RATES
+        for decay in CHECKED_ONLY_DECAYS
     ]
-    steps = shares_of(inputs, (ONLY_STEPS,))
+    steps = shares_of(inputs, (CHECKED_ONLY_STEPS,))
 
     def rate(lr: float, step: int) -> float:
         return learning_rate(replace(settings, lr=lr, epochs=steps[0]), step)
@@ -143,8 +143,8 @@ def _checked_only(inputs: ControlInputs) -> TrainingPlan:
 def _fine_tuned(inputs: ControlInputs) -> TrainingPlan:
     job, settings, checked = inputs.job, inputs.job.settings, inputs.material.held_out
     before, start = _untaught(inputs)
-    grid = [(rate * settings.lr, settings.weight_decay) for rate in TUNED_RATES]
-    steps = shares_of(inputs, TUNED_STEPS)
+    grid = [(rate * settings.lr, settings.weight_decay) for rate in FINE_TUNED_RATES]
+    steps = shares_of(inputs, FINE_TUNED_STEPS)
     chosen: Choice = choose(inputs, grid, steps, lambda lr, _: lr, start)
     before.seconds += chosen.seconds
     settings = replace(settings, lr=chosen.lr)

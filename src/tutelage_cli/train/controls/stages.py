@@ -14,10 +14,10 @@ from tutelage.crossfit.fold_settings import corrected_settings, distilled_settin
 from tutelage_cli.runner.log_names import LogName
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.controls.folds import (
+    CHECKPOINTS,
     CORRECTED,
     DISTILLED,
     DISTILLED_TRIALS,
-    PARTS,
     PLAIN,
     TRIALS,
     TRIED,
@@ -134,5 +134,5 @@ def epochs_of(job: Job) -> tuple[int, int]:
     if job.arm == "early-stopped":
         return 1, epochs
     if job.arm in ON_TRIALS:
-        return PARTS, PARTS
+        return CHECKPOINTS, CHECKPOINTS
     return (epochs + 1, epochs + 1) if job.arm == "fine-tuned" else (epochs, epochs)
