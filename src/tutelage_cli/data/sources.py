@@ -59,19 +59,25 @@ def read(source: str, reading: Reading = STRICT) -> Splits[ImageSet]:
         return WORDS[source]()
     if is_named(source):
         return load_known(source, reading)
-    if not is_source(source):
+    require_source(source)
+    return load_stored(source, reading)
+
+
+def require_source(source: str) -> None:
+    """Refuse what is neither a name known here, nor stored, nor an id, without reading it."""
+    if not is_named(source) and not is_source(source):
         raise UsageError(
             f"'{source}' is not a source of data; give one of the words {', '.join(WORDS)}, an "
             "existing folder, .csv or .parquet file, or a Hugging Face data set id such as "
             f"owner/name.{_named_alike(Path(source))}"
         )
-    return load_stored(source, reading)
 
 
 def _named_alike(path: Path) -> str:
-    """The end of a message about a path that is not there: one beside it that is."""
+    """The end of a message about a path that is not there: a source beside it that is."""
     try:
-        close = get_close_matches(path.name, [found.name for found in path.parent.iterdir()])
+        names = get_close_matches(path.name, [found.name for found in path.parent.iterdir()])
     except OSError:
         return ""
-    return f" Did you mean '{path.parent / close[0]}'?" if close else ""
+    close = [path.parent / name for name in names if is_source(str(path.parent / name))]
+    return f" Did you mean '{close[0]}'?" if close else ""

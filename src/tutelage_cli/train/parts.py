@@ -16,7 +16,7 @@ from tutelage_cli.data.features.own_features import (
 from tutelage_cli.data.labelled import Set, Splits
 from tutelage_cli.data.noise import HUMAN, Noise
 from tutelage_cli.data.reading import Reading
-from tutelage_cli.data.sources import is_named, read
+from tutelage_cli.data.sources import is_named, read, require_source
 from tutelage_cli.data.text.own_tables import read_own_texts, text_columns
 from tutelage_cli.train.settings import (
     IMAGE_SETTINGS,
@@ -113,25 +113,34 @@ def _log_notes(parts: Splits[Set]) -> Splits[Set]:
     return parts
 
 
-def read_other_source(
-    source: str, settings: TrainSettings, kind: Kind, reading: Reading
-) -> Splits[Data]:
-    """Read another source of the same kind, with the data's names of columns."""
-    labelled = replace(reading, whole=True, label_column=settings.data_label_column)
-    if kind == "features":
-        if not holds_features(source, settings.feature_column):
-            raise UsageError(
-                f"{source} holds no feature vectors, but {settings.data} does: give a .npz or "
-                "Parquet file."
-            )
-        column = settings.feature_column
-        return _log_notes(read_features(source, column=column, reading=labelled))
-    if kind == "texts":
+def check_other_source(source: str, settings: TrainSettings, kind: Kind) -> None:
+    """Refuse another source that is not of the kind of the data, without reading its rows."""
+    if kind == "images":
+        require_source(source)
+    elif kind == "features" and not holds_features(source, settings.feature_column):
+        raise UsageError(
+            f"{source} holds no feature vectors, but {settings.data} does: give a .npz or "
+            "Parquet file."
+        )
+    elif kind == "texts":
         columns = text_columns(source, settings.text_column)
         if len(columns) != len(text_columns(settings.data, settings.text_column)):
             raise UsageError(
                 f"{source} has {len(columns) or 'no'} columns of texts, unlike "
                 f"{settings.data}: give a .csv or Parquet file with the same columns."
             )
+
+
+def read_other_source(
+    source: str, settings: TrainSettings, kind: Kind, reading: Reading
+) -> Splits[Data]:
+    """Read another source of the same kind, with the data's names of columns."""
+    check_other_source(source, settings, kind)
+    labelled = replace(reading, whole=True, label_column=settings.data_label_column)
+    if kind == "features":
+        column = settings.feature_column
+        return _log_notes(read_features(source, column=column, reading=labelled))
+    if kind == "texts":
+        columns = text_columns(source, settings.text_column)
         return _log_notes(read_own_texts(source, columns, labelled))
     return read(source, replace(reading, whole=True))

@@ -17,7 +17,7 @@ from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.arms import TAUGHT, build_tutor, signal_and_period
-from tutelage_cli.train.parts import Kind
+from tutelage_cli.train.parts import Kind, check_other_source
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
 from tutelage_cli.train.students import BAG, CODE, Data
 
@@ -29,20 +29,15 @@ which is no smaller than any student needs"""
 def rehearse(settings: TrainSettings, kind: Kind) -> None:
     """Refuse settings by which no teacher could learn, or no student be built.
 
-    Files of labels and weights have to be there. Periods and momentum are checked in the words
-    of the flags. Then the tutor of each arm is built for examples that stand in for the data,
-    so that whatever it refuses is refused here.
+    Files of labels and weights and other sources have to be there. Periods and momentum are
+    checked in the words of the flags. Then the tutor of each arm is built for examples that
+    stand in for the data, so that whatever it refuses is refused here.
 
     Args:
         settings: Of the run.
         kind: Of its data.
     """
-    for name in ("labels_from", "weights_from"):
-        file = getattr(settings, name)
-        if file is not None and not exists(file):
-            raise UsageError(
-                f"{flag(name)}: there is no table {file}; give a .parquet or .csv file."
-            )
+    _check_files(settings, kind)
     taught = [arm for arm in settings.taught if arm in TAUGHT]
     features = kind == "features" or settings.freeze
     for arm in taught:
@@ -56,6 +51,18 @@ def rehearse(settings: TrainSettings, kind: Kind) -> None:
         settings = replace(settings, student=BAG, tap=None)
     for arm in ("untaught", *taught):
         build_tutor(arm, 0, data, settings, steps=1)
+
+
+def _check_files(settings: TrainSettings, kind: Kind) -> None:
+    for name in ("labels_from", "weights_from"):
+        file = getattr(settings, name)
+        if file is not None and not exists(file):
+            raise UsageError(
+                f"{flag(name)}: there is no table {file}; give a .parquet or .csv file."
+            )
+    for source in (settings.held_out_from, settings.test_from):
+        if source is not None:
+            check_other_source(source, settings, kind)
 
 
 def _check_period(arm: str, settings: TrainSettings, signal: Signal, every: int) -> None:

@@ -145,6 +145,10 @@ def test_so_are_the_settings_of_other_commands(words, parts):
         ("texts.csv", "--noise human:worst", ["--noise human:worst", "texts"]),
         ("images", "--weights-from gone.csv", ["--weights-from", "gone.csv", "no table"]),
         ("texts.csv", "--labels-from gone.csv --label-column x", ["--labels-from", "no table"]),
+        ("images", "--test-from ./gone", ["'./gone' is not a source", "existing folder"]),
+        ("mnist5k", "--held-out-from ./texts.cvs", ["Did you mean 'texts.csv'"]),
+        ("rows.npz", "--held-out-from texts.csv", ["texts.csv holds no feature", "rows.npz"]),
+        ("texts.csv", "--test-from gone.csv", ["gone.csv"]),
     ],
 )
 def test_flags_that_do_not_go_together_are_told_before_the_data_are_read(
