@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from tutelage.errors import UsageError
@@ -18,6 +19,7 @@ from tutelage_cli.data.noise import HUMAN, Noise
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named, read, require_source
 from tutelage_cli.data.text.own_tables import read_own_texts, text_columns
+from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.settings import (
     IMAGE_SETTINGS,
     TEXT_SETTINGS,
@@ -115,7 +117,7 @@ def _log_notes(parts: Splits[Set]) -> Splits[Set]:
 
 def check_other_source(source: str, settings: TrainSettings, kind: Kind) -> None:
     """Refuse another source that is not of the kind of the data, without reading its rows."""
-    if kind == "images":
+    if kind == "images" or not exists(Path(source).expanduser()):
         require_source(source)
     elif kind == "features" and not holds_features(source, settings.feature_column):
         raise UsageError(

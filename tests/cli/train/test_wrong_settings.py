@@ -148,7 +148,8 @@ def test_so_are_the_settings_of_other_commands(words, parts):
         ("images", "--test-from ./gone", ["'./gone' is not a source", "existing folder"]),
         ("mnist5k", "--held-out-from ./texts.cvs", ["Did you mean 'texts.csv'"]),
         ("rows.npz", "--held-out-from texts.csv", ["texts.csv holds no feature", "rows.npz"]),
-        ("texts.csv", "--test-from gone.csv", ["gone.csv"]),
+        ("texts.csv", "--test-from ./gone.csv", ["'./gone.csv' is not a source"]),
+        ("texts.csv", "--test-from rows.npz", ["rows.npz has no columns of texts"]),
     ],
 )
 def test_flags_that_do_not_go_together_are_told_before_the_data_are_read(
