@@ -22,7 +22,9 @@ from tutelage.crossfit import (
     stratified_folds,
 )
 from tutelage.crossfit.chance import Predicted
-from tutelage.crossfit.fold_settings import FULL_RUN, TRIED
+from tutelage.crossfit.fold_settings import FULL_RUN, TRIED, distilled_tried
+from tutelage.crossfit.likelihoods import calibrated_log_likelihood
+from tutelage.crossfit.stages import FoldStages
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
 
@@ -101,6 +103,23 @@ def test_students_of_posteriors_have_less_decay_where_checked_examples_show_it_b
     assert (found.settings.decay_factor, found.decay_factor) == (30, decay)
     once = fitted(Fits(plain=0.6), rounds=1)
     assert once.decay_factor == 30
+
+
+@pytest.mark.parametrize(
+    ("gained", "decay", "errors"), [(26, 7.5, (1, 2)), (22, 30, (0, 1)), (34, 7.5, (2, 9))]
+)
+def test_one_standard_error_decides_on_the_decay_of_students_of_posteriors(
+    gained, decay, errors
+) -> None:
+    checked = torch.zeros(40, dtype=torch.long)
+    stages = FoldStages(GIVEN, FOLD, checked)
+    first = likely(torch.arange(40) % 2, 0.7)  # right in 20 of 40
+    other = likely((torch.arange(40) >= gained).long(), 0.7)
+    gains = calibrated_log_likelihood(other, checked)
+    gains -= calibrated_log_likelihood(first, checked)
+    assert errors[0] < float(gains.mean() / (gains.std() / 40**0.5)) < errors[1]
+    plain, quarter = distilled_tried(TRIED[2])
+    assert stages.distilled_choice({plain: first, quarter: other}).decay_factor == decay
 
 
 def test_there_is_nothing_to_try_where_plain_students_have_the_decay_of_the_run() -> None:

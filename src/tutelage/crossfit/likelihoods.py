@@ -24,15 +24,17 @@ def calibrated_log_likelihood(probabilities: Tensor, labels: Tensor) -> Float[Te
     return max(tried, key=lambda each: float(each.mean()))
 
 
-def significantly_worse(one: Float[Tensor, "H"], other: Float[Tensor, "H"]) -> bool:
+def significantly_worse(
+    one: Float[Tensor, "H"], other: Float[Tensor, "H"], *, standard_errors: float = 2.0
+) -> bool:
     """Whether the first is lower by more than two standard errors of the paired differences.
 
-    A single pair, which has no spread, shows nothing.
+    Or by another number of them. A single pair, which has no spread, shows nothing.
     """
     if len(one) < 2:
         return False
     gains = one - other
-    return float(gains.mean()) < -2 * float(gains.std()) / len(gains) ** 0.5
+    return float(gains.mean()) < -standard_errors * float(gains.std()) / len(gains) ** 0.5
 
 
 def select_stage(likelihoods: Sequence[Float[Tensor, "H"]]) -> int:
