@@ -199,13 +199,15 @@ def compare_ideas(root: Path) -> list[IdeaComparison]:
 
 
 def _values(arms: Mapping[str, Any], idea: Idea) -> dict[str, list[float]]:
-    """Values in percent by arm and seed; arms with a failed seed are left out."""
+    """Values in percent by arm, of the seeds that all have; without arms with a failed seed."""
     columns = {
         arm: [100 * one[PAYS_METRIC] for one in of] if isinstance(of, list) else of[idea.metric]
         for arm, of in arms.items()
         if arm in (*idea.arms, *idea.alternatives)
     }
-    return {arm: values for arm, values in columns.items() if None not in values}
+    whole = {arm: values for arm, values in columns.items() if None not in values}
+    count = min(map(len, whole.values()), default=0)  # of seeds 0, 1, ...
+    return {arm: values[:count] for arm, values in whole.items()}
 
 
 def _compared(idea: Idea, values: Mapping[str, Sequence[float]]) -> IdeaComparison:
