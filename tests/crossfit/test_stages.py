@@ -23,8 +23,12 @@ from tutelage.crossfit import (
 )
 from tutelage.crossfit.chance import Predicted
 from tutelage.crossfit.fold_settings import FULL_RUN, TRIED, distilled_tried
-from tutelage.crossfit.likelihoods import calibrated_log_likelihood
-from tutelage.crossfit.stages import FoldStages
+from tutelage.crossfit.likelihoods import (
+    TEMPERATURES,
+    calibrated_log_likelihood,
+    given_log_likelihood,
+)
+from tutelage.crossfit.stages import FoldStages, StagePredictions
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
 
@@ -148,6 +152,38 @@ def test_given_labels_are_taken_where_longer_training_on_them_predicts_better(
     assert (found.selected, found.train_on_given_labels) == (2, longest and better)
     assert found.decay_factor == (1 if longest else 30)
     assert found.accuracy == (1 if longest or not better else 0)
+
+
+def predicted(tenths: int) -> StagePredictions:
+    """Right in so many tenths of the examples."""
+    labels = torch.where(torch.arange(N) // C < tenths, GIVEN, (GIVEN + 1) % C)
+    return StagePredictions(likely(labels, 0.7), likely(CHECKED, 0.7), likely(CHECKED, 0.7))
+
+
+@pytest.mark.parametrize(
+    ("tenths", "correct"),
+    [((5, 8, 9), True), ((5, 6, 9), False), ((8, 6, 5), False), ((5, 8), False)],
+)
+def test_the_loss_is_corrected_where_correction_gained_more_than_distillation(
+    tenths, correct
+) -> None:
+    data, stages = FoldStages(GIVEN, FOLD, CHECKED), [*map(predicted, tenths)]
+    table = data.refined_transitions(stages[1], stages[0]).double()
+    means = []
+    for stage in stages:
+        by_temperature = []
+        for temperature in TEMPERATURES:
+            p = (stage.train.double() ** (1 / temperature)).T
+            likelihoods = ((p / p.sum(0)).T * table[:, GIVEN].T).sum(1)
+            by_temperature.append(float(likelihoods.log().mean()))
+        means.append(max(by_temperature))
+        found = given_log_likelihood(stage.train, GIVEN, table)
+        assert float(found.mean()) == pytest.approx(means[-1], abs=1e-4)
+    if len(means) > 2:
+        assert (means[1] - means[0] > max(0, means[2] - means[1])) == correct
+    assert data.gains_by_correction(stages) == correct
+    result = data.result(TRIED[2], 30.0, stages)
+    assert result.correct_loss == (correct and not result.train_on_given_labels)
 
 
 def test_targets_and_transitions_are_those_of_the_stages_before() -> None:

@@ -203,6 +203,33 @@ def test_the_given_labels_are_trained_on_where_correction_is_shown_to_be_worse(
     assert "better" not in unbroken().report()
 
 
+def test_the_loss_is_corrected_where_that_helped_students_of_folds(
+    monkeypatch, tmp_path
+) -> None:
+    monkeypatch.setattr(stages.FoldStages, "gains_by_correction", lambda *_: True)
+    trained = []
+    finish = fit_loop._train_epoch
+    monkeypatch.setattr(
+        fit_loop, "_train_epoch", lambda *args: trained.append(args[:2]) or finish(*args)
+    )
+    found = cross_fitted(folder=tmp_path / "run")
+    (tutor, parts), *_ = trained
+    labels = torch.cat([TRAINING[1], CLASSES + CHECKED[1]])
+    assert torch.equal(parts.train.targets, labels)
+    assert torch.equal(found.targets, on_posteriors.targets)
+    kept = torch.load(tmp_path / "run" / "cross-fitted.pt", weights_only=True)
+    table = kept["state"]["transitions"]
+    assert 0.9 * CLASSES > float(table.diagonal().sum()) > 0  # not the identity
+    logits = torch.randn(len(labels), CLASSES, generator=torch.Generator().manual_seed(0))
+    p = logits.softmax(1)
+    likelihoods = torch.cat([(p @ table)[: len(WRONG)], p[len(WRONG) :]])
+    wanted = -likelihoods.gather(1, (labels % CLASSES)[:, None])[:, 0].log()
+    torch.testing.assert_close(tutor.problem.objective(logits, labels), wanted)
+    assert not same(found, on_posteriors)
+    again = cross_fitted(folder=tmp_path / "run")
+    assert same(again, found)
+
+
 def test_a_single_checked_example_and_classes_without_any() -> None:
     with pytest.warns(UserWarning, match="as those of other classes"):
         found = cross_fitted(checked=(CHECKED[0][:1], CHECKED[1][:1]), epochs=2)

@@ -24,6 +24,22 @@ def calibrated_log_likelihood(probabilities: Tensor, labels: Tensor) -> Float[Te
     return max(tried, key=lambda each: float(each.mean()))
 
 
+def given_log_likelihood(
+    probabilities: Tensor, given: Tensor, transitions: Float[Tensor, "C C"]
+) -> Float[Tensor, "N"]:
+    """Log-likelihoods of given labels, where predictions are of the right classes.
+
+    Calibrated as in ``calibrated_log_likelihood``.
+    """
+    logits = probabilities.double().clamp(min=MIN_PROBABILITY).log()
+    by_label = transitions.double().T[given].clamp(min=MIN_PROBABILITY).log()
+    tried = [
+        ((logits / temperature).log_softmax(1) + by_label).logsumexp(1)
+        for temperature in TEMPERATURES
+    ]
+    return max(tried, key=lambda each: float(each.mean()))
+
+
 def significantly_worse(
     one: Float[Tensor, "H"], other: Float[Tensor, "H"], *, standard_errors: float = 2.0
 ) -> bool:

@@ -41,8 +41,9 @@ def cross_fit(
     A checked label affects a student that predicts its example by the C x C transitions alone.
     Where the longest trial with the run's own weight decay was the best, a student of the first
     fold trains on given labels for a whole run and is compared with the selected ones. A final
-    student is then trained on ``posterior`` and the checked examples, or on the given labels
-    and the checked examples where ``train_on_given_labels``. ``tutelage.fit`` does all of this.
+    student is then trained on the checked examples and on ``posterior``; where
+    ``correct_loss``, on given labels under the loss corrected by ``transitions``; where
+    ``train_on_given_labels``, on these as they are. ``tutelage.fit`` does all of this.
 
     Source: correction is the gold loss correction of Hendrycks et al. 2018 within folds;
     the refinement of transitions follows Dawid and Skene 1979; the rest is ours.

@@ -22,6 +22,7 @@ from tutelage.crossfit.fold_settings import (
 from tutelage.crossfit.folds import stratified_folds
 from tutelage.crossfit.likelihoods import (
     calibrated_log_likelihood,
+    given_log_likelihood,
     select_stage,
     significantly_worse,
 )
@@ -105,6 +106,10 @@ class CrossFitted(NamedTuple):
     train_on_given_labels: bool
     """whether to train on the given labels: plain students are selected, or a student of given
     labels that trained for a whole run is significantly better than the selected ones"""
+    correct_loss: bool
+    """whether to train on the given labels under the loss that is corrected by the transitions
+    in place of the posteriors: students of folds gained more by correction than by distillation
+    (``FoldStages.gains_by_correction``)"""
     settings: FoldSettings
     """of the plain students"""
     decay_factor: float
@@ -306,6 +311,23 @@ class FoldStages:
             calibrated_log_likelihood(full_run, self.checked),
         )
 
+    def gains_by_correction(self, stages: Sequence[StagePredictions]) -> bool:
+        """Whether students of folds gained more by correction than by distillation.
+
+        What gains is the mean log-likelihood of given labels that a student was not trained on,
+        where it predicts the right classes and the transitions the labels: from the plain to
+        the corrected students, and from these to the distilled ones. It is False with one round
+        and where no stage gains.
+        """
+        if len(stages) < 3:
+            return False
+        transitions = self.refined_transitions(stages[1], stages[0])
+        plain, corrected, distilled = (
+            float(given_log_likelihood(stage.train, self.given, transitions).mean())
+            for stage in stages
+        )
+        return corrected - plain > max(0.0, distilled - corrected)
+
     def result(
         self,
         settings: FoldSettings,
@@ -326,6 +348,7 @@ class FoldStages:
             tuple(stages),
             selected,
             train_on_given_labels,
+            not train_on_given_labels and self.gains_by_correction(stages),
             settings,
             settings.decay_factor if train_on_given_labels else decay_factor,
             refined,

@@ -14,6 +14,8 @@ from tutelage.validation.shapes import described, is_none_of
 
 FLOOR = 1e-8
 """the least transition that a loss is taken with: losses stay below 18.5 nats"""
+LEAST_SINGULAR = 0.25
+"""the least singular value of transitions that fresh students are corrected by"""
 
 
 def estimate_transitions(
@@ -156,7 +158,8 @@ class ForwardCorrected:
         known = is_none_of(targets, self.ignored)
         labels = targets.long().where(known, 0)
         log_p = wide(logits).log_softmax(1)
-        by_label = self.transitions.index_select(1, labels).T  # logarithms of these alone
+        transitions = self.transitions.to(labels.device)
+        by_label = transitions.index_select(1, labels).T  # logarithms of these alone
         by_label = by_label.to(log_p).clamp(min=FLOOR).log()
         return (log_p + by_label).logsumexp(1).neg().where(known, 0)
 
@@ -191,3 +194,17 @@ class GoldLossCorrected:
         given = self.given(logits, targets.where(~checked, 0))
         right = cross_entropy(logits, (targets - classes).where(checked, 0))
         return right.where(checked, given)
+
+
+def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
+    """Transitions moved towards the identity as far as a fresh student needs to learn by them.
+
+    Where their least singular value is near 0, some classes get nearly the same labels, and
+    the corrected loss hardly distinguishes these classes.
+    """
+    identity = torch.eye(len(transitions)).to(transitions)
+    for share in torch.linspace(0, 1, 101).tolist():
+        found = (1 - share) * transitions + share * identity
+        if float(torch.linalg.svdvals(found).min()) >= LEAST_SINGULAR:
+            return found
+    return identity

@@ -19,6 +19,7 @@ from tutelage.crossfit import FoldPredictions, FoldTraining, stratified_folds
 from tutelage.crossfit.fold_settings import STRONGER, TRIED
 from tutelage.crossfit.procedure import all_stages
 from tutelage.crossfit.stages import DIVERGED, FoldStages
+from tutelage.crossfit.transitions import ForwardCorrected, GoldLossCorrected, conditioned
 from tutelage.data.order import BatchRequest, batch_count, in_order, shuffled
 from tutelage.errors import UsageError, first_line
 from tutelage.fitting.examples import Examples, JoinedExamples
@@ -28,7 +29,7 @@ from tutelage.fitting.result import CrossFittedLabels
 from tutelage.fitting.settings import FitSettings
 from tutelage.functional.module_state import modes_kept
 from tutelage.functional.portable_state import load_state, state_of
-from tutelage.losses.objectives import logits_of
+from tutelage.losses.objectives import Objective, cross_entropy, logits_of
 from tutelage.precision import autocast_now, autocast_to
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Plain
@@ -86,6 +87,20 @@ class CrossFitting:
         self.checkpoint.remove(FOLDS_FOLDER)
         return CrossFittedLabels(**kept)
 
+    def targets_and_objective(self, labels: CrossFittedLabels) -> tuple[Tensor, Objective]:
+        """What the final student is trained on, of N training and H checked examples, and how.
+
+        Under a corrected loss the targets are given labels [N], and [H] checked ones as
+        ``GoldLossCorrected`` takes them.
+        """
+        if labels.transitions is None:
+            return labels.targets, cross_entropy
+        assert self.parts.checked_labels is not None
+        given = _labels_of(self.parts.train, self.workers)
+        checked = self.parts.checked_labels.long() + self.parts.classes
+        loss = GoldLossCorrected(ForwardCorrected(labels.transitions))
+        return torch.cat([given, checked]), loss
+
     def chosen_decay_factor(self) -> float:
         """The multiple of the weight decay by which given labels are predicted best.
 
@@ -142,6 +157,7 @@ class CrossFitting:
             found.accuracy,
             found.decay_factor,
             WORSE if found.train_on_given_labels else "",
+            conditioned(found.transitions) if found.correct_loss else None,
             found.note,
         )
 

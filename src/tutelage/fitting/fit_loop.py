@@ -31,7 +31,7 @@ from tutelage.fitting.result import FitResult, still_falling, too_short
 from tutelage.fitting.settings import FitSettings, not_below_zero
 from tutelage.functional.differentiable import original
 from tutelage.functional.portable_state import load_state, state_of
-from tutelage.losses.objectives import cross_entropy, logits_of
+from tutelage.losses.objectives import Objective, cross_entropy, logits_of
 from tutelage.losses.reduction import nonzero
 from tutelage.losses.targets import correct_predictions
 from tutelage.signals import Reversible, Signal, Unrolled
@@ -177,7 +177,9 @@ def fit(
         scale_weight_decay(tutor.optimizer, decay_factor)
     if parts.checked_examples is not None:
         cross_fitted = on_folds.labels()
-        joined = JoinedExamples.join(parts.train, parts.checked_examples, cross_fitted.targets)
+        targets, objective = on_folds.targets_and_objective(cross_fitted)
+        tutor = _tutor(student, parts, settings, optimizer, teacher, signal, weights, objective)
+        joined = JoinedExamples.join(parts.train, parts.checked_examples, targets)
         parts = replace(parts, train=joined)
         scale_weight_decay(tutor.optimizer, cross_fitted.decay_factor)
     state = checkpoint.resume(tutor)
@@ -263,6 +265,7 @@ def _tutor(
     teacher: nn.Module | str | None,
     signal: Signal | None,
     weights: Tensor | None,
+    objective: Objective = cross_entropy,
 ) -> Tutor:
     moving = [p for p in student.parameters() if p.requires_grad]
     made = optimizer(moving)
@@ -296,6 +299,7 @@ def _tutor(
         made,
         teacher,
         Adam(learned, settings.teacher_lr) if learned else None,
+        objective=objective,
         signal=(signal or default) if learned else None,
         teacher_every=settings.teacher_every,
         total_steps=settings.epochs * batch_count(count + more, settings.batch_size),

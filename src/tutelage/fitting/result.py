@@ -31,6 +31,8 @@ class CrossFittedLabels(NamedTuple):
     """of the student's weights, times that of its optimiser"""
     note: str
     """a caution; empty if there is none"""
+    transitions: Float[Tensor, "C C"] | None = None
+    """of the loss that is descended on given labels; None: cross entropy, on ``targets``"""
     at_chance: str = ""
     """that plain students of folds are hardly better than chance; empty if they are"""
 
@@ -62,8 +64,8 @@ class FitResult:
     notes: tuple[str, ...] = ()
     """cautions about the run"""
     targets: Tensor | None = None
-    """[N, C]: what the student was trained on in place of the given labels, where that was
-    something else"""
+    """[N, C]: of a cross-fitted run the posteriors of the right classes. The student was
+    trained on them, or on the given labels under a loss corrected by class transitions"""
     decay_factor: float = 1.0
     """of the student's weights, times that of its optimiser: what given labels chose"""
 

@@ -13,6 +13,7 @@ from tutelage.crossfit import CrossFitted, StagePredictions
 from tutelage.crossfit.fold_settings import TRIED, FoldSettings
 from tutelage.crossfit.likelihoods import calibrated_log_likelihood, significantly_worse
 from tutelage.crossfit.stages import FoldStages
+from tutelage.losses.objectives import cross_entropy
 from tutelage_cli.train.controls import plans
 from tutelage_cli.train.controls.folds import STAGES
 from tutelage_cli.train.controls.plans import STAGE_NAMES, select
@@ -141,13 +142,21 @@ def test_worse_is_by_more_than_two_standard_errors_of_paired_differences() -> No
     assert significantly_worse(other + gains - 2.02 * error, other)
 
 
-def test_given_labels_are_trained_on_where_plain_folds_are_better(monkeypatch) -> None:
-    nothing, posterior, made = torch.empty(0), torch.tensor([[0.2, 0.8]]), []
-    chosen = CrossFitted((), 0, True, TRIED[0], 1.0, nothing, posterior, 1.0, "")
+@pytest.mark.parametrize("how", ["given labels", "corrected loss", "posteriors"])
+def test_the_final_student_trains_as_cross_fitting_says(how, monkeypatch) -> None:
+    table, posterior, made = torch.eye(2), torch.tensor([[0.2, 0.8]]), []
+    given, correct = how == "given labels", how == "corrected loss"
+    chosen = CrossFitted((), 0, given, correct, TRIED[0], 1.0, table, posterior, 1.0, "")
     labels = SimpleNamespace(train=SimpleNamespace(labels=torch.tensor([1])))
     monkeypatch.setattr(plans, "select", lambda _: (chosen, 5.0))
     monkeypatch.setattr(plans, "_with_decay", lambda job, _: job + 1)
-    monkeypatch.setattr(plans, "with_checked", lambda inputs: (inputs.job, "index"))
+    monkeypatch.setattr(plans, "with_checked", lambda *_: ("given labels", "index"))
+    monkeypatch.setattr(plans, "on_posteriors", lambda *_: ("posteriors", "index"))
+    monkeypatch.setattr(plans, "corrected", lambda _, table: ("corrected loss", "index", table))
     monkeypatch.setattr(plans, "budgeted", lambda *args, weights: made.append((*args, weights)))
     plans.PLANS["cross-fitted"](Inputs(1, labels))  # pyright: ignore[reportArgumentType]
-    assert made == [(Inputs(2, labels), 2, "index", 5.0, posterior[0, 1])]
+    [(inputs, batches, index, seconds, objective, weights)] = made
+    assert (inputs, batches, index, seconds) == (Inputs(2, labels), how, "index", 5.0)
+    assert weights.tolist() == [posterior[0, 1]]
+    wanted = table if correct else cross_entropy
+    assert objective is wanted or torch.equal(objective, wanted)

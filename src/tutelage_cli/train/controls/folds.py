@@ -47,8 +47,6 @@ DISTILLED_TRIALS = "distilled-trials"
 CHECKPOINTS = 6
 """pieces of their training between which the learning rate decays and progress is saved"""
 PREDICTIONS = "out-of-fold.npz"
-LEAST_SINGULAR = 0.25
-"""the least singular value of transitions that fresh students are corrected by"""
 KEY = "log_likelihood"
 CORRECT, COUNTS = "correct", "given_counts"
 """of a fold's given labels: how many its student predicts, and how many there are of each"""
@@ -190,20 +188,6 @@ def seconds_of_folds(job: Job, arm: str) -> float:
     jobs = fold_jobs(job, arm) + (distilled_trial_jobs(job) if arm == DISTILLED else [])
     seconds = sum(_result(one, "seconds")["seconds"] for one in jobs)
     return seconds + (seconds_of_trials(job) if arm == PLAIN else 0.0)
-
-
-def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
-    """Transitions moved towards the identity as far as a fresh student needs to learn by them.
-
-    Where their least singular value is near 0, some classes get nearly the same labels, and
-    the corrected loss hardly distinguishes these classes.
-    """
-    identity = torch.eye(len(transitions)).to(transitions)
-    for share in torch.linspace(0, 1, 101).tolist():
-        found = (1 - share) * transitions + share * identity
-        if float(torch.linalg.svdvals(found).min()) >= LEAST_SINGULAR:
-            return found
-    return identity
 
 
 @torch.no_grad()

@@ -9,7 +9,9 @@ from torch import Tensor
 from tutelage.crossfit import CrossFitted, label_issues
 from tutelage.crossfit.fold_settings import compares_full_run
 from tutelage.crossfit.likelihoods import calibrated_log_likelihood
+from tutelage.crossfit.transitions import conditioned
 from tutelage.functional.portable_state import load_state
+from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage.teachers import OutOfFoldTargets
@@ -20,7 +22,6 @@ from tutelage_cli.train.controls.folds import (
     STAGES,
     chosen_distilled,
     chosen_settings,
-    conditioned,
     fold_stages_of,
     predict_probabilities,
     read_out_of_fold,
@@ -78,11 +79,17 @@ def select(inputs: ControlInputs) -> tuple[CrossFitted, float]:
         means[UNTAUGHT] = float(calibrated_log_likelihood(full_run, data.checked).mean())
     kept = {
         "stage": STAGE_NAMES[found.selected],
-        "trained_on": "given labels" if found.train_on_given_labels else "posteriors",
+        "trained_on": _trained_on(found),
         "log_likelihood": means,
     }
     write_json(job.folder / SELECTED, kept)
     return found, seconds
+
+
+def _trained_on(found: CrossFitted) -> str:
+    if found.train_on_given_labels:
+        return "given labels"
+    return "given labels, loss corrected" if found.correct_loss else "posteriors"
 
 
 def _by_untaught(inputs: ControlInputs) -> tuple[Tensor, float]:
@@ -209,16 +216,19 @@ def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
 
 
 def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
-    """Train on posteriors, or on given labels where that is shown to be better."""
+    """Train on posteriors, or on given labels, under the corrected loss or as they are."""
     found, seconds = select(inputs)
     inputs = replace(inputs, job=_with_decay(inputs.job, found.decay_factor))
     given = inputs.material.train.labels
+    objective: Objective = cross_entropy
     weights = found.posterior.gather(1, given[:, None])[:, 0]
     if found.train_on_given_labels:
         batches, index = with_checked(inputs)
+    elif found.correct_loss:
+        batches, index, objective = corrected(inputs, conditioned(found.transitions))
     else:
         batches, index = on_posteriors(inputs, found.posterior)
-    return budgeted(inputs, batches, index, seconds, weights=weights)
+    return budgeted(inputs, batches, index, seconds, objective, weights=weights)
 
 
 def _with_decay(job: Job, factor: float) -> Job:
