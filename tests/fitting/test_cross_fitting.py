@@ -206,6 +206,8 @@ def test_the_given_labels_are_trained_on_where_correction_is_shown_to_be_worse(
 def test_the_loss_is_corrected_where_that_helped_students_of_folds(
     monkeypatch, tmp_path
 ) -> None:
+    monkeypatch.setattr(stages.FoldStages, "gains_by_correction", lambda *_: False)
+    on_posteriors = cross_fitted()
     monkeypatch.setattr(stages.FoldStages, "gains_by_correction", lambda *_: True)
     trained = []
     finish = fit_loop._train_epoch
