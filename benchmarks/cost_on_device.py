@@ -10,6 +10,7 @@ in norm, to the same in float64.
 """
 
 import argparse
+import gc
 import statistics
 import warnings
 from collections.abc import Callable, Mapping
@@ -178,6 +179,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     device, results = torch.device(asked.device), []
     for name in asked.cases:
+        # the collection before every measurement need not go through what was there before
+        gc.collect()
+        gc.freeze()
         try:
             rows = measured(CASES[name], asked.rounds, device)
         except Exception as error:  # noqa: BLE001 - the other cases go on

@@ -23,7 +23,7 @@ began=$SECONDS failed=0
 
 if [ "$dry" = --dry ]; then
     out=${OUT:-runs/gpu-dry} device=cpu scale=smoke rounds=1
-    students=(linear "two-way GRU") cases=("reward, transformer" "adam, 25 steps") most=1
+    students=(linear "two-way GRU") cases=("reward, transformer" "adam, 3 steps") most=1
     export BENCHMARK_SIZE=small
 else
     out=${OUT:-results/gpu} device=cuda scale=gpu rounds=9
@@ -66,7 +66,6 @@ recipe() {
 }
 
 part packed 30 "$python" -m benchmarks.unpack "$packed/wheels" "$work/site"
-"$python" -c "import torch; print('torch', torch.__version__, torch.cuda.is_available() and torch.cuda.get_device_name())"
 part on-device 110 "$python" -m benchmarks.on_device --device $device \
     --out "$out/on-device.json" ${students[@]:+--students "${students[@]}"}
 recipe gar-overhead 230 1

@@ -38,7 +38,7 @@ from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import limit_rows
 
 COPIES, DIGITS, ROWS = size(10, 2), size(1000, 20), size(50, 4)
-EPOCHS = {"1 epoch": 1, "8 epochs": size(8, 2)}
+EPOCHS = {"1 epoch": 1} if size(0, 1) else {"1 epoch": 1, "8 epochs": 8}
 CPU = torch.device("cpu")
 KINDS = {
     "DA": lambda: UniformCopies(),

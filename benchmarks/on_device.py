@@ -218,6 +218,7 @@ def main() -> int:
     torch.set_num_threads(1)
     torch.backends.cudnn.allow_tf32 = False
     device, rows = torch.device(asked.device), []
+    print("torch", torch.__version__, hardware(device.type), flush=True)
     for name in asked.students:
         rows += ({"student": name} | row for row in checks(name, device))
         if asked.out is not None:

@@ -1,9 +1,9 @@
 """Two processes, each with rows of its own, do what one does with all of them."""
 
-import subprocess
 import sys
+import traceback
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +11,9 @@ import torch
 from torch.optim import SGD
 
 from tests.cases import InputWeigher, build, close, stream
-from tests.together import cases, part, trained
+from tests.cli.train.killing import child, ended
+from tests.together import cases, main, part, trained
+from tests.trained import unchecked
 from tests.tutoring import same
 from tutelage.distributed.groups import SingleProcess, even
 from tutelage.signals import Lookahead
@@ -19,29 +21,27 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
 CASES = dict(cases())
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What two processes wrote down."""
     folder = tmp_path_factory.mktemp("together")
-    outs = [folder / f"{rank}.pt" for rank in range(2)]
-    command = [sys.executable, "-m", "tests.together"]
-    running = [
-        subprocess.Popen(
-            [*command, str(rank), str(folder / "store"), str(out)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank, out in enumerate(outs)
-    ]
-    said = [process.communicate(timeout=280)[0] for process in running]
-    for process, words in zip(running, said, strict=True):
-        assert process.returncode == 0, words
-    return [torch.load(out) for out in outs]
+
+    def act(rank: int) -> int:
+        with (folder / f"{rank}.txt").open("w") as sys.stderr, unchecked():
+            try:
+                main(rank, str(folder / "store"), str(folder / f"{rank}.pt"))
+            except BaseException:
+                traceback.print_exc()
+                raise
+        return 0
+
+    # forks, as both would import torch anew
+    running = [child(partial(act, rank)) for rank in range(2)]
+    codes = [ended(pid, within=280) for pid in running]
+    assert codes == [0, 0], [(folder / f"{rank}.txt").read_text() for rank in range(2)]
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,6 +1,5 @@
 """One of two processes that train a student together; run by ``test_processes.py``."""
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -349,7 +348,3 @@ def main(rank: int, store: str, out: str) -> None:
     found |= {f"overflow {how}": overflowing(rank, how) for how in ("ddp", "none", "fsdp")}
     torch.save(found, out)
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -16,13 +16,14 @@ from benchmarks.hypergradients.look_ahead import ONE_STEP
 from benchmarks.hypergradients.measure import Case, measured, own_peak
 from benchmarks.hypergradients.whole_run import adam_case, momentum_case
 
+ADAM, MOMENTUM = {25: 15, 100: 9, 400: 3, 1000: 2}, {100: 9, 400: 5}
+"""rounds by steps; at small sizes all are one case"""
 CASES: dict[str, Case] = {
-    "adam, 25 steps": adam_case(size(25, 3), 15),
-    "adam, 100 steps": adam_case(size(100, 3), 9),
-    "adam, 400 steps": adam_case(size(400, 3), 3),
-    "adam, 1000 steps": adam_case(size(1000, 3), 2),
-    "momentum, 100 steps": momentum_case(size(100, 3), 9),
-    "momentum, 400 steps": momentum_case(size(400, 3), 5),
+    **{f"adam, {size(k, 3)} steps": adam_case(size(k, 3), n) for k, n in ADAM.items()},
+    **{
+        f"momentum, {size(k, 3)} steps": momentum_case(size(k, 3), n)
+        for k, n in MOMENTUM.items()
+    },
     "implicit, 0 terms": implicit_case(0),
     "implicit, 1 term": implicit_case(1),
     **ONE_STEP,

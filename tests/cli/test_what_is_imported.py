@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 SLOW = (
     "altair",
     "datasets",
@@ -16,10 +14,13 @@ SLOW = (
 )
 
 
-@pytest.mark.parametrize("module", ["worker", "study"])
-def test_training_imports_nothing_slow_that_it_may_not_need(module) -> None:
-    code = f"import sys, tutelage_cli.train.{module}; print(*sorted(sys.modules))"
+def test_training_and_the_library_import_nothing_slow_that_they_may_not_need() -> None:
+    modules = ("tutelage_cli.train.worker", "tutelage_cli.train.study", "tutelage.models")
+    code = f"import sys, {', '.join(modules)}, tutelage as tl; tl.fit, tl.sklearn; "
+    code += "print(*sorted(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert not set(SLOW) & set(done.stdout.split())
+    imported = set(done.stdout.split())
+    assert imported >= set(modules)
+    assert not set(SLOW) & imported

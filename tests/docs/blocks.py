@@ -26,6 +26,8 @@ SHORTER = (
 """what makes a page's run long, and what stands there when it is tested"""
 SHORTEST = ("--jobs", "1"), ("--epochs", "3"), ("--folds", "2"), ("--rounds", "1")
 """flags of a run that a page leaves out"""
+FEWER_CONTROLS = ("--controls", "cross-fitted")
+"""likewise but for frozen features: tests of the commands have all on images and on texts"""
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -59,6 +61,7 @@ def _run_commands(code: str) -> None:
             continue
         assert words[0] == "tutelage", f"{line}: only tutelage runs here; else a block of text"
         if words[1] == "train":
-            words += [word for flag in SHORTEST if flag[0] not in words for word in flag]
+            flags = SHORTEST if "--freeze" in words else (*SHORTEST, FEWER_CONTROLS)
+            words += [word for flag in flags if flag[0] not in words for word in flag]
         answer = run(*words[1:])
         assert answer.code == 0, (line, answer)

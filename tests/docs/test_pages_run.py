@@ -1,6 +1,5 @@
 """Every example of the tutorials and of the method cards runs."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,7 @@ from tutelage_cli.data.sources import WORDS
 pytest.importorskip("sklearn")
 
 CARDS = sorted((DOCS / "methods").glob("*.md"))
-TUTORIALS = [DOCS / "start.md", *sorted((DOCS / "tutorials").glob("*.md"))]
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 START = DOCS / "methods" / "index.md"
 NO_METHODS = {
     *("PAPER_SURFACE", "SURFACE", "Draw", "UnlessChanged", "for_other_classes", "predicted"),
@@ -48,7 +47,7 @@ def _as_a_reader(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_runs(page) -> None:
     assert blocks(page)
-    with nullcontext() if page.stem == "start" else undrawn():
+    with undrawn():
         run_blocks(page)
 
 

@@ -4,11 +4,13 @@ import re
 import runpy
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from tests.docs.blocks import DOCS
+from tests.docs.blocks import blocks as page_blocks
 from tests.trained import unchecked
 
 pytest.importorskip("sklearn")
@@ -36,11 +38,16 @@ def example_of_fit() -> tuple[str, str, str]:
     return data, lines, printed
 
 
-def test_the_example_of_fit_prints_its_report(capsys) -> None:
+def test_the_example_of_fit_prints_its_report_and_those_after_it_run(capsys) -> None:
     data, lines, printed = example_of_fit()
+    languages, codes = zip(*page_blocks(DOCS / "start.md"), strict=True)
+    assert set(languages) == {"python"}
+    known: dict[str, Any] = {}
     with torch.random.fork_rng(), unchecked():
-        exec(compile(data + lines, "start.md", "exec"), {})
-    out = capsys.readouterr().out
+        exec(compile(data + lines, "start.md", "exec"), known)
+        out = capsys.readouterr().out
+        for code in codes[2:]:
+            exec(compile(code, "start.md", "exec"), known)
     assert NUMBER.sub("0", out) == NUMBER.sub("0", printed)
     for name in ("test", "checked"):
         found, said = (float(re.findall(rf"{name}: ([\d.]+)%", t)[0]) for t in (out, printed))

@@ -2,8 +2,6 @@
 
 import functools
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -200,14 +198,6 @@ def test_labels_of_checked_examples_alone_are_classes_too() -> None:
     some = Y != "digit 3"
     classifier = TaughtClassifier(epochs=1, random_state=0).fit(X[some], Y[some], **CHECKED)
     assert "digit 3" in classifier.classes_
-
-
-def test_the_library_does_not_import_scikit_learn() -> None:
-    code = (
-        "import sys, tutelage as tl; tl.fit, tl.sklearn; assert 'sklearn' not in sys.modules; "
-        "tl.sklearn.TaughtClassifier; assert 'sklearn' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_an_unknown_name_is_no_attribute() -> None:

@@ -1,4 +1,4 @@
-"""Runs an example of ``examples/`` on a handful of its data; also as a script, by its name."""
+"""Runs an example of ``examples/`` on a handful of its data."""
 
 import importlib
 import runpy
@@ -23,8 +23,3 @@ def run(name: str) -> None:
     few("docstrings" if name in {"text_classifier", "transformers_"} else "digits")
     sys.argv = [name, "1"]
     runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(FOLDER))
-    run(sys.argv[1])

@@ -2,9 +2,10 @@
 
 import difflib
 import functools
+import os
 import re
+import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,6 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from tests.cli.train.killing import child, ended
 from tests.integrations.few_examples import FOLDER, run
 
 pytest.importorskip("sklearn")
@@ -113,16 +115,20 @@ def test_two_processes_run_an_example_together(capsys, monkeypatch) -> None:
     told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     for key, value in told.items():
         monkeypatch.setenv(key, value)
-    monkeypatch.setenv("RANK", "1")
-    other = subprocess.Popen(
-        [sys.executable, "-m", "tests.integrations.few_examples", "torchrun"], cwd=ROOT
-    )
+
+    def act() -> int:
+        os.environ["RANK"] = "1"
+        run("torchrun")
+        return 0
+
+    other = child(act)
     monkeypatch.setenv("RANK", "0")
     waiting = functools.partial(dist.init_process_group, timeout=timedelta(seconds=120))
     monkeypatch.setattr(dist, "init_process_group", waiting)
     try:
         run("torchrun")
-        assert other.wait(120) == 0
     finally:
-        other.kill()
+        if (code := ended(other, within=120)) is None:
+            os.kill(other, signal.SIGKILL)
+    assert code == 0
     assert "accuracy: " in capsys.readouterr().out

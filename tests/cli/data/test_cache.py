@@ -4,8 +4,7 @@ import hashlib
 import os
 import resource
 import shutil
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tests.cli.data.pictures import png
+from tests.cli.train.killing import child, ended
 from tutelage.errors import UsageError
 from tutelage_cli.data import cache, decode, local
 from tutelage_cli.data.cache import cache_folder, cached
@@ -393,42 +393,32 @@ def test_what_was_used_longest_ago_makes_room(tmp_path, monkeypatch):
     assert len(entries()) == 4
 
 
-WRITER = """
-import sys
-from pathlib import Path
-import torch
-from tutelage_cli.data import cache
-from tutelage_cli.data.images import ImageSet
-from tutelage_cli.data.labelled import Splits
-
-entry, value = Path(sys.argv[1]), int(sys.argv[2])
-images = torch.full((5000, 1, 8, 8), value, dtype=torch.uint8)
-rows = torch.arange(5000)
-splits = Splits(*(
-    ImageSet(images.clone(), rows % 2, rows.clone(), ("a", "b"), "toy") for _ in range(2)
-))
-while not entry.with_name("stop").exists():
-    cache._write(splits, entry)
-"""
+def write_until_stopped(entry: Path, value: int) -> int:
+    images = torch.full((5000, 1, 8, 8), value, dtype=torch.uint8)
+    rows = torch.arange(5000)
+    sets = (
+        ImageSet(images.clone(), rows % 2, rows.clone(), ("a", "b"), "toy") for _ in range(2)
+    )
+    splits = Splits(*sets)
+    while not entry.with_name("stop").exists():
+        cache._write(splits, entry)
+    return 0
 
 
 def test_two_processes_that_write_at_once_leave_whole_entries(tmp_path):
     entry = tmp_path / "decoded-0.safetensors"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(entry), str(value)])
-        for value in (1, 2)
-    ]
+    writers = [child(partial(write_until_stopped, entry, value)) for value in (1, 2)]
     seen = []
     try:
         while len(seen) < 100 or len(set(seen)) < 2:
-            assert [writer.poll() for writer in writers] == [None, None]
+            assert [ended(writer, within=0) for writer in writers] == [None, None]
             if entry.exists():
                 found = cache._read(entry)
                 assert found is not None
                 seen += found.train.images.unique().tolist()
     finally:
         (tmp_path / "stop").touch()
-        codes = [writer.wait() for writer in writers]
+        codes = [ended(writer, within=None) for writer in writers]
     assert codes == [0, 0]
     assert set(seen) == {1, 2}
     assert {file.name for file in tmp_path.iterdir()} == {entry.name, "stop"}

@@ -1,5 +1,6 @@
 """The time left under a load that changes once, drifts, or comes and goes."""
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -32,17 +33,11 @@ class Machine:
         self.now = 0.0
         self.done = {job: 0.0 for stage in stages for job in stage}
 
-    def run(self, load: float | None = None) -> bool:
+    def run(self) -> bool:
         """Work until the next poll; False at the end."""
         for stage in self.stages:
-            open_ = sorted(
-                (job for job in stage if self.done[job] < 1),
-                key=lambda job: self.done[job] == 0,
-            )
-            if open_:
-                slowness = self.load(self.now) if load is None else load
-                for job in open_[: self.workers]:
-                    self.done[job] = min(1.0, self.done[job] + POLLED / slowness / stage[job])
+            if running := self._running(stage):
+                self._work(running, POLLED / self.load(self.now))
                 self.now += POLLED
                 return True
         return False
@@ -51,9 +46,23 @@ class Machine:
         """Seconds to the end if the load stays as it is."""
         rest = Machine(self.stages, self.workers, self.load)
         rest.done, load = dict(self.done), self.load(self.now)
-        while rest.run(load):
-            pass
+        for stage in self.stages:
+            while running := rest._running(stage):
+                # until the next poll at which one of them has ended
+                ends = min((1 - rest.done[job]) * cost for job, cost in running.items())
+                polls = max(1, math.ceil(ends * load / POLLED))
+                rest._work(running, polls * POLLED / load)
+                rest.now += polls * POLLED
         return rest.now
+
+    def _running(self, stage: Mapping[Any, float]) -> dict[Any, float]:
+        open_ = (job for job in stage if self.done[job] < 1)
+        first = sorted(open_, key=lambda job: self.done[job] == 0)[: self.workers]
+        return {job: stage[job] for job in first}
+
+    def _work(self, running: Mapping[Any, float], seconds: float) -> None:
+        for job, cost in running.items():
+            self.done[job] = min(1.0, self.done[job] + seconds / cost)
 
 
 LOADS: dict[str, tuple[Callable[[float], float], list[float]]] = {
@@ -109,8 +118,13 @@ def test_what_a_resumed_run_has_done_says_nothing_of_its_speed() -> None:
     assert time_left.seconds() == pytest.approx(50)
 
 
-@pytest.mark.parametrize("stall", [600.0, 32_000.0, 100_000.0])
-@pytest.mark.parametrize("polled", [POLLED, 1e6])
+@pytest.mark.parametrize(
+    ("stall", "polled"),
+    [
+        *((600.0, POLLED), (32_000.0, POLLED), (100_000.0, 10 * POLLED)),
+        *((stall, 1e6) for stall in (600.0, 32_000.0, 100_000.0)),
+    ],
+)
 @pytest.mark.parametrize("trust", [10.0, 0.0])
 def test_a_long_stall_leaves_a_bounded_estimate(stall, polled, trust) -> None:
     machine = Machine(STUDENTS, 2, lambda _: 1.0)

@@ -4,20 +4,21 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from joblib.externals.loky import reusable_executor
 from rich.console import Console
 
+from papers.__main__ import main
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework import jobs as running
 from papers.framework.args import Reproduce
 from papers.framework.jobs import Failure
 from papers.framework.plan import Job
 from papers.framework.reproduce import print_result, reproduce
+from tests.cli.train.killing import child, ended
 from tests.trained import found, one_line, run_papers
 
 ARMS = ("plain", "gar", "broken")
@@ -153,35 +154,34 @@ def test_a_job_that_had_failed_before_a_process_died_keeps_its_reason(tmp_path):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_was_stopped_goes_on_with_what_is_missing(place, how):
     (place.switches / "wait-gar-1").touch()
-    code = (
-        "import sys; from papers.__main__ import main; from papers.catalogue import RECIPES\n"
-        "RECIPES['tiny'] = 'tests.papers.framework.tiny'\n"
-        "sys.exit(main(['reproduce', 'tiny', '--seeds', '2', '--jobs', '2']))"
-    )
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    child = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    read, write = os.pipe()
+
+    def act() -> int:
+        os.setsid()
+        reusable_executor._executor = None  # its processes are those of this one's parent
+        for stream in (1, 2):
+            os.dup2(write, stream)
+        with os.fdopen(1, "w") as sys.stdout, os.fdopen(2, "w") as sys.stderr:
+            return main(["reproduce", "tiny", "--seeds", "2", "--jobs", "2"])
+
+    pid = child(act)
+    os.close(write)
     jobs = place.out / "runs/reproduce/mini"
     deadline = time.monotonic() + 90
     while len(list(jobs.glob("*/*-seed*.json"))) < 5:
         assert time.monotonic() < deadline
-        assert child.poll() is None, child.communicate()
+        assert ended(pid, within=0) is None
         time.sleep(0.1)
+    (os.killpg if how == signal.SIGINT else os.kill)(pid, how)  # Ctrl-C reaches the whole group
+    with os.fdopen(read) as stream:
+        said = stream.read()  # until the last of its processes has ended
+    code = ended(pid, within=60)
     if how == signal.SIGINT:
-        os.killpg(child.pid, how)  # as Ctrl-C does
-        out, err = child.communicate(timeout=60)
-        assert child.returncode == 130, (out, err)
-        assert "Traceback" not in err
-        assert "goes on with what is missing" in out
+        assert code == 130, said
+        assert "Traceback" not in said
+        assert "goes on with what is missing" in said
     else:
-        child.kill()
-        child.communicate(timeout=60)
+        assert code == -how
     assert not (place.out / "results").exists()
     (place.switches / "wait-gar-1").unlink()
     place.ran()
