@@ -27,14 +27,7 @@ class Policy(ABC):
 
     @abstractmethod
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
 
     def __call__(
         self,
@@ -79,14 +72,7 @@ class RandAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
         operation = draws.whole(OPERATION, self.count, len(self.space.strengths))
         level, kept = np.full_like(operation, self.level), np.ones(operation.shape, np.bool_)
         return with_signs(draws, operation, level, kept)
@@ -113,14 +99,7 @@ class TrivialAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
         operation = draws.whole(OPERATION, 1, len(self.space.strengths))
         level = draws.whole(LEVEL, 1, self.space.levels)
         return with_signs(draws, operation, level, np.ones_like(operation, np.bool_))
@@ -153,14 +132,7 @@ class UniformAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
         operation = draws.distinct(OPERATION, self.count, len(self.space.strengths))
         level = draws.whole(LEVEL, self.count, self.space.levels)
         return with_signs(draws, operation, level, draws.uniform(KEPT, self.count) < 0.5)
@@ -191,14 +163,7 @@ class AutoAugment(Policy):
         return space_named("auto-augment")
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
         names = self.space.operations
         pairs = POLICIES[self.policy]
         operation = np.array([[names.index(name) for name, _, _ in pair] for pair in pairs])

@@ -43,16 +43,7 @@ class Space:
         return np.array([PLACE[name] for name in self.strengths])
 
     def values(self, height: int, width: int) -> Float64[np.ndarray, "A K 2"]:
-        """The value of every operation at every level, with either sign.
-
-        Args:
-            height: Of the images.
-            width: Of the images.
-
-        Returns:
-            The last axis: as it is, and with the opposite sign, which is the same where the
-            sign is not drawn.
-        """
+        """The value of every operation at every level, as it is and with the opposite sign."""
         found = np.empty((len(self.strengths), self.levels, 2))
         for row, (name, strength) in enumerate(self.strengths.items()):
             value = strength.at(self.levels, height, width)
@@ -73,17 +64,7 @@ FACTORS = {"brightness", "color", "contrast", "sharpness"}
 
 
 def space_named(name: str) -> Space:
-    """One of ``SPACES``.
-
-    Args:
-        name: Its name.
-
-    Returns:
-        The space.
-
-    Raises:
-        UsageError: If there is none of that name.
-    """
+    """One of ``SPACES`` by name."""
     if name not in SPACES:
         raise UsageError(f"unknown search space '{name}'. {nearest(name, SPACES)}")
     return SPACES[name]

@@ -30,14 +30,7 @@ class Sides(NamedTuple):
     step: int = STEP
 
     def of(self, size: int) -> int:
-        """The size that images are brought to.
-
-        Args:
-            size: The longer side of the images, in pixels.
-
-        Returns:
-            Pixels a side.
-        """
+        """The side that images whose longer side is ``size`` are brought to, pixels."""
         return min(self.most, max(self.least, -(-size // self.step) * self.step))
 
 
@@ -114,14 +107,7 @@ class Pretrained(nn.Module):
         self.fc = nn.Linear(backbone.width, classes)
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """The logits.
-
-        Args:
-            images: Images, normalised.
-
-        Returns:
-            One row of logits for each image.
-        """
+        """The logits."""
         return self.fc(self.backbone(self.inputs(images)))
 
 

@@ -36,14 +36,7 @@ class SentenceVectors(nn.Module):
         self._typed = takes_types(model)
 
     def forward(self, texts: Integer[Tensor, "B 3 L"]) -> Float[Tensor, "B D"]:
-        """The vectors of texts.
-
-        Args:
-            texts: Token ids, token types, and 1 where there is a token.
-
-        Returns:
-            One for each text.
-        """
+        """The vectors of texts."""
         given = arguments(texts, typed=self._typed)
         states = self.model(**given).last_hidden_state
         there = given["attention_mask"].to(states.dtype)[..., None]
@@ -62,18 +55,7 @@ class SentenceVectors(nn.Module):
 
 
 def sentence_vectors(folder: Path) -> SentenceVectors:
-    """The encoder of a folder, with the pooling that sentence-transformers left beside it.
-
-    Args:
-        folder: What ``save_pretrained`` wrote, perhaps with ``modules.json`` and ``1_Pooling``.
-
-    Returns:
-        The encoder, in evaluation mode; the plain mean where the folder says nothing.
-
-    Raises:
-        UsageError: If it holds no encoder, or a pooling that is none of the three.
-        MissingExtraError: If transformers is not installed.
-    """
+    """The encoder of a folder, with the pooling that sentence-transformers left beside it."""
     try:
         from transformers import AutoModel
     except ImportError as error:

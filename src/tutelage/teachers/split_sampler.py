@@ -88,15 +88,7 @@ class SplitSampler(Teacher):
 
     @torch.no_grad()
     def draw(self, size: int, *, generator: torch.Generator) -> Draw:
-        """Draw the examples of one batch, with replacement.
-
-        Args:
-            size: How many.
-            generator: Where the numbers come from; its device is where the draw lies.
-
-        Returns:
-            The draw.
-        """
+        """Draw the examples of one batch, with replacement."""
         device = generator.device
         p = self.log_probs().exp().to(device)
         part = p.multinomial(size, replacement=True, generator=generator)

@@ -54,14 +54,7 @@ class LoopCautions:
     def note(
         self, steps: int, batch: Batch, held_out: Batch | None, outputs: tuple[int, ...]
     ) -> None:
-        """Warn of what is found before a step.
-
-        Args:
-            steps: Student steps taken.
-            batch: Training examples.
-            held_out: Held-out ones, if the step takes them.
-            outputs: The shape of the student's logits for an example; empty if unknown.
-        """
+        """Warn of what is found before a step."""
         if not self._noted:
             self._note_length(steps)
         if held_out is not None:

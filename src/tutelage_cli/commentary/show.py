@@ -34,15 +34,7 @@ def show(
     reading: Reading = STRICT,
     place: str | None = None,
 ) -> list[str]:
-    """Describe a commentary and write its page.
-
-    Args:
-        folder: The commentary.
-        data: Images to draw it on; None: those that it was learned on, if they have a name.
-        out: The page.
-        reading: How they are read.
-        place: What the commentary is called; None: by its folder.
-    """
+    """Describe a commentary and write its page; without ``data`` on what it was learned on."""
     card = read_card(folder)
     learnt_on = card.get("learnt_on")
     provenance: dict[str, Any] = learnt_on if isinstance(learnt_on, dict) else {}

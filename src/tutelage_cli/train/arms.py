@@ -237,13 +237,7 @@ def _learns_through_last_layer(arm: str, settings: TrainSettings, *, features: b
 def signal_and_period(
     arm: str, settings: TrainSettings, *, features: bool
 ) -> tuple[Signal | None, int]:
-    """The signal of a teacher, and the student steps between two of its steps.
-
-    Args:
-        arm: The teacher.
-        settings: Of the run.
-        features: Whether the student is trained on feature vectors.
-    """
+    """The signal of a teacher, and the student steps between two of its steps."""
     taught = TAUGHT[arm]
     if _learns_through_last_layer(arm, settings, features=features):
         return Lookahead(layers="last"), settings.teacher_every or LAST_LAYER_EVERY

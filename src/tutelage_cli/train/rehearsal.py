@@ -32,10 +32,6 @@ def rehearse(settings: TrainSettings, kind: Kind) -> None:
     Files of labels and weights have to be there. Periods and momentum are checked in the words
     of the flags. Then the tutor of each arm is built for examples that stand in for the data,
     so that whatever it refuses is refused here.
-
-    Args:
-        settings: Of the run.
-        kind: Of its data.
     """
     for name in ("labels_from", "weights_from"):
         file = getattr(settings, name)
