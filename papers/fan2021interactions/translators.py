@@ -118,7 +118,7 @@ def spoilt(noise: str, settings: TranslationSettings, right: Pairs) -> tuple[Pai
 
 def build_translator(settings: TranslationSettings, words: int) -> Translator:
     """Build a Transformer that begins the same each time."""
-    with seeded(0, torch.device("cpu")):
+    with seeded(0):
         return marian(
             words,
             (PAD, START, END),

@@ -122,7 +122,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     data, cut = splits("cifar10").train, (settings.examples, settings.parts)
     made = spoilt_parts(data, *cut, spoil=spoil, seed=mixed_seed(seed, 1))
     parts = Parts(made.images.to(device), made.labels.to(device), made.size)
-    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 0)):
         student = _network(kind).to(device)
     sampler = SplitSampler([parts.size] * settings.parts).to(device)
     tutor = Tutor(

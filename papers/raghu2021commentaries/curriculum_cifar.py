@@ -154,7 +154,7 @@ def _commentary(
     # a network that has learned, and the held-out losses meanwhile; once in each process
     parts = _parts(settings, seed, device)
     channels, size = parts.train.examples.images.shape[1:3]
-    with seeded(mixed_seed(seed, 3), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 3)):
         network = TwoBlockCNN(channels + iteration, 1, size).to(device)
     teacher = Curriculum(network, iteration=iteration)
     judge = next(parts.held_out.whole(settings.held_out))

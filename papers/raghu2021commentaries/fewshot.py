@@ -81,7 +81,7 @@ def _source(benchmark: str) -> Source:
 def task_for(arm: str, settings: Settings, seed: int, device: torch.device) -> BilevelProblem:
     """A student at a random start, and a teacher that knows nothing yet."""
     channels, side = source(arm).other.images.shape[1:3]
-    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 0)):
         student = FourBlockCNN(channels, WAYS, side, width=settings.width).to(device)
         blocks = FourBlocks(channels + 1, side, width=settings.width)
         weights = SupportWeights(blocks, features=blocks.features, classes=WAYS).to(device)

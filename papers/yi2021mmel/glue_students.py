@@ -115,7 +115,7 @@ def _kind(material: Material) -> _Kind:
 def student_of(settings: Settings, texts: Material, seed: int) -> nn.Module:
     """The student before it has learned anything of the task."""
     name = settings.student or settings.source.model or NEW
-    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 0)):
         if name != NEW:
             kept = {"classes": texts.classes, "dropout": settings.dropout}
             return encoder(name, words=texts.tokenizer, **kept)

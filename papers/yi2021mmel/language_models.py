@@ -13,9 +13,8 @@ from torch.optim import AdamW
 
 from papers.framework.settings import RecipeSettings
 from papers.students import find_folder
-from tutelage.errors import MissingExtraError, UsageError
+from tutelage.errors import MissingExtraError, UsageError, in_one_line
 from tutelage.models.pretrained import (
-    in_one_line,
     refuse_other_tokens,
     refuse_short,
     tokenizer_in,
@@ -123,7 +122,7 @@ def learned_model(
     rule = AdamW(model.parameters(), language.lr, weight_decay=0.01)
     draws = torch.Generator().manual_seed(mixed_seed(seed, 1))
     special = torch.tensor(sorted(tokenizer.all_special_ids))
-    with seeded(mixed_seed(seed, 2), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 2)):
         for step in range(language.steps):
             pace = min((step + 1) / _WARM_UP, 1.0) * max(0.1, 1 - step / language.steps)
             for group in rule.param_groups:
@@ -137,7 +136,7 @@ def empty_model(tokenizer: Any, seed: int) -> Any:
     """The same before it has learned anything."""
     from transformers import BertConfig, BertForMaskedLM
 
-    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 0)):
         return BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **SMALL))
 
 

@@ -57,7 +57,7 @@ class MissingExtraError(ImportError):
         if name is not None and name.partition(".")[0] not in own:
             what = f"{module} cannot be imported without {name}, which is missing. Install both"
         elif isinstance(failed, ImportError) and name is None:
-            reason = " ".join(str(failed).split())
+            reason = in_one_line(failed)
             what = f"{module} is there, but cannot be imported ({reason}). Install it again"
         super().__init__(f"{what} with: pip install '.[{extra}]' in a checkout of tutelage")
 
@@ -79,6 +79,11 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 def one_line(name: str) -> str:
     r"""A name, which may be any text, in one line: control characters are written as ``\n``."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], name)
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error's message without line breaks."""
+    return " ".join(str(error).split())
 
 
 def first_line(error: BaseException) -> str:

@@ -103,9 +103,9 @@ def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
     arguments = KINDS[name].completed(settings)
     if "network" in arguments:
         inside = dict(arguments["network"])
-        arguments["network"] = NETWORKS[inside.pop("kind")].make(inside, student)
+        arguments["network"] = NETWORKS[inside.pop("kind")].build(inside, student)
     for key in PARTS:
         if key in arguments:
             part = arguments[key]
             arguments[key] = rebuild(part["teacher"], part["settings"], student)
-    return KINDS[name].make(arguments, student)
+    return KINDS[name].build(arguments, student)

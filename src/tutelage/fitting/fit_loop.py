@@ -34,6 +34,7 @@ from tutelage.functional.portable_state import load_state, state_of
 from tutelage.losses.objectives import cross_entropy, logits_of
 from tutelage.losses.reduction import nonzero
 from tutelage.losses.targets import correct_predictions
+from tutelage.randomness import seeded
 from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.storage.checkpoint import digest
 from tutelage.teachers import GivenWeights, MarginLoss, Plain
@@ -274,8 +275,7 @@ def _tutor(
             f"optimizer gives {kind(made)}, whose steps call a closure; allowed: {OPTIMIZER}."
         )
     if isinstance(teacher, str):
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(settings.seed)
+        with seeded(settings.seed):
             teacher = MarginLoss(student, parts.classes, level="centred")
     count, more = (
         len(parts.train),

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.storage.checkpoint import DAMAGE
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -151,7 +151,7 @@ def read_state(file: Path) -> Mapping[str, Tensor]:
         else:
             found = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, SafetensorError, *DAMAGE) as error:
-        reason = " ".join(str(error).split())
+        reason = in_one_line(error)
         raise UsageError(
             f"{file} cannot be read as weights: {reason:.300}; give a state dict, saved by "
             "torch.save or safetensors."

@@ -22,6 +22,7 @@ from tutelage.models.resnet_cifar_stem import resnet18_cifar, resnet34_cifar
 from tutelage.models.torchvision_models import torchvision_model, torchvision_names
 from tutelage.models.two_block_cnn import TwoBlockCNN
 from tutelage.models.wide_resnet import wrn
+from tutelage.randomness import seeded
 
 
 class Images(NamedTuple):
@@ -68,9 +69,7 @@ def build_student(name: str, *, classes: int, channels: int, size: int, seed: in
     Returns:
         The network, in training mode.
     """
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        # Not torch.manual_seed, which would seed the accelerators' generators as well.
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed), torch.device("cpu"):
         return _build(name, Images(classes, channels, size))
 
 

@@ -12,8 +12,7 @@ from jaxtyping import Float, Integer
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from tutelage.errors import MissingExtraError, UsageError
-from tutelage.models.pretrained import in_one_line
+from tutelage.errors import MissingExtraError, UsageError, in_one_line
 from tutelage.models.text_classifier import arguments, quietly, takes_types
 
 CLS, MEAN, MAX = "pooling_mode_cls_token", "pooling_mode_mean_tokens", "pooling_mode_max_tokens"

@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tutelage.errors import in_one_line
 from tutelage.storage.atomic_files import write_atomically
 
 FULL, CLOSED = "Make room there", "Allow writing there"
@@ -21,7 +22,7 @@ PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-lea
 
 def write_error(error: OSError, place: Path | str, then: str) -> str:
     """The message of a failed write."""
-    reason = error.strerror or " ".join(str(error).split())
+    reason = error.strerror or in_one_line(error)
     way = WAYS.get(error.errno or 0, "Mend that")
     return f"{place} cannot be written: {reason}. {way}, {then}."
 

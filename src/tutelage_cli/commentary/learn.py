@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.commentaries.folders import require_free
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.models.heads import MLP
 from tutelage.storage.checkpoint import (
     check_checksum,
@@ -159,10 +159,10 @@ def _explain_misfit(settings: LearnSettings) -> Iterator[None]:
     except UsageError:
         raise
     except MISFIT_ERRORS as error:
-        reason = " ".join(str(error).split())
         raise UsageError(
             f"The teacher {settings.teacher} cannot be learned with the student "
-            f"{settings.student} on {settings.data} by {settings.algorithm}: {reason}"
+            f"{settings.student} on {settings.data} by {settings.algorithm}: "
+            f"{in_one_line(error)}"
         ) from error
 
 

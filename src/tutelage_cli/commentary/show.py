@@ -10,7 +10,7 @@ from torch import nn
 
 from tutelage.commentaries import load_commentary, read_card
 from tutelage.commentaries.card import FACTS, caution, fact_of
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.image_sections import SectionInputs
 from tutelage_cli.commentary.pictures import draw_sections
@@ -50,9 +50,8 @@ def show(
     try:
         parts = draw_sections(SectionInputs(teacher, tuple(names), batches))
     except RuntimeError as error:  # torch's own, by any layer
-        reason = " ".join(str(error).split())
         raise UsageError(
-            f"The commentary {place or folder} does not fit {name}: {reason}"
+            f"The commentary {place or folder} does not fit {name}: {in_one_line(error)}"
         ) from error
     lines = [f"{key}: {value}" for key, value in facts.items()]
     lines += filter(None, [caution(card)])

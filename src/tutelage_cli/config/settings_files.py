@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import yaml
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 
 LONGEST = 1000
 """keys of a mapping, those that merge keys bring in included"""
@@ -69,8 +69,7 @@ def read_yaml(file: Path) -> Any:
         raise UsageError(f"{file}: not valid YAML{line}: {error.problem}") from error
     # Values such as !!int x or the date 2024-02-31 fail in Python rather than in YAML.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{file}: not valid YAML: {reason}") from error
+        raise UsageError(f"{file}: not valid YAML: {in_one_line(error)}") from error
 
 
 def load_settings(cls: type[T], file: Path) -> T:

@@ -21,6 +21,7 @@ from tutelage.losses.objectives import Objective, cross_entropy, expected_error
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage.models import TwoBlockCNN, default_tap
 from tutelage.models.heads import head
+from tutelage.randomness import seeded
 from tutelage.signals import GradientAlignment, Lookahead, Reversible, Signal
 from tutelage.teachers import (
     Aligned,
@@ -192,8 +193,7 @@ def build_tutor(
         given = GivenWeights(train.ids, weights).to(device)
         return Tutor(student, optimizer, given, total_steps=steps, seed=seed)
     taught = TAUGHT[arm]
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         teacher = taught.build(student, train, settings) if teacher is None else teacher
         teacher = teacher.to(device)
     given = settings.teacher_lr
@@ -258,8 +258,7 @@ def new_student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
     if isinstance(train, TextSet):
         return text_student(settings, train, seed)
     if isinstance(train, FeatureSet):
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             width = train.features.shape[1]
             return head(student_name(settings, train), width, len(train.classes))
     return image_student(settings, train, seed)

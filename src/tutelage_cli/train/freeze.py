@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tutelage.errors import UsageError
 from tutelage.models.backbones import Prepared
 from tutelage.models.sentence_vectors import sentence_vectors
+from tutelage.randomness import seeded
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.cache import cached_rows
 from tutelage_cli.data.features.feature_set import FeatureSet
@@ -69,8 +70,7 @@ def extractor(settings: TrainSettings, examples: ImageSet | TextSet) -> Extracto
         preprocessing = f"{network.pooling} {network.normalised}"
         return Extractor(network, network.width, _digest(network, preprocessing))
     channels, height, width = examples.images.shape[1:]
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with seeded(0):
         backbone = backbone_of(settings, examples)
     if backbone.mean is None:  # a network that is trained on normalised images
         mean, std = (tuple(values.tolist()) for values in statistics(examples))

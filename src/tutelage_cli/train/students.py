@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.models.backbones import (
     Backbone,
     Pretrained,
@@ -92,14 +92,13 @@ def image_student(settings: TrainSettings, images: ImageSet, seed: int) -> nn.Mo
     classes, size = len(images.classes), max(height, width)
     if not _has_backbone(settings, name):
         if CODE in name:
-            return _seeded(seed, lambda: _load_code(name, Images(classes, channels, height)))
+            with seeded(seed), torch.device("cpu"):
+                return _load_code(name, Images(classes, channels, height))
         plain = name.removeprefix(TORCHVISION)
         return build_student(plain, classes=classes, channels=channels, size=height, seed=seed)
     mean, std = statistics(images)
-    return _seeded(
-        seed,
-        lambda: Pretrained(backbone_of(settings, images), classes, mean, std, size).train(),
-    )
+    with seeded(seed), torch.device("cpu"):
+        return Pretrained(backbone_of(settings, images), classes, mean, std, size).train()
 
 
 def backbone_of(settings: TrainSettings, images: ImageSet) -> Backbone:
@@ -183,14 +182,7 @@ def _load_function(name: str) -> Callable[..., Any]:
 
 
 def _failed(name: str, error: Exception) -> UsageError:
-    reason = " ".join(str(error).split())
-    return UsageError(f"--student {name} failed: {type(error).__name__}: {reason}")
-
-
-def _seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(seed)
-        return build()
+    return UsageError(f"--student {name} failed: {type(error).__name__}: {in_one_line(error)}")
 
 
 def require_text_student(settings: TrainSettings) -> None:
@@ -237,8 +229,7 @@ def student_name(settings: TrainSettings, of: Data) -> str:
 def text_student(settings: TrainSettings, texts: TextSet, seed: int) -> nn.Module:
     """The student that the settings name."""
     classes = len(texts.classes)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         if (name := student_name(settings, texts)) == BAG:
             return BagOfTokens(texts.words, classes)
         from tutelage.models.text_classifier import text_classifier

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage_cli.data.columns import NAME_COLUMNS, PATH_COLUMNS, TableRows, pick
 from tutelage_cli.data.example_columns import distinct_names, read_columns, rows_of
 from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
@@ -70,7 +70,7 @@ def _guarded(file: Path, failed: str, read: Callable[[Path], Any]) -> Any:
     try:
         return read(file)
     except Exception as error:  # a header may be any text, a zip any bytes
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = in_one_line(error) or type(error).__name__
         if "pickle" in reason:
             reason = "it holds Python objects, which are never unpickled: save numbers or words"
         raise UsageError(f"{failed} ({reason:.200}).") from error
