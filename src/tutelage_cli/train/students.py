@@ -28,6 +28,7 @@ from tutelage.models.pretrained_images import (
     of_torchvision,
     require_timm_model,
 )
+from tutelage.randomness import seeded
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
