@@ -163,12 +163,12 @@ def masked(
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.rand(len(pairs), generator=generator) < pair_rate
 
-    def spoilt(tokens: Sequence[int]) -> list[int]:
+    def with_gaps(tokens: Sequence[int]) -> list[int]:
         hits = (torch.rand(len(tokens), generator=generator) < token_rate).tolist()
         return [MASK if hit and t != END else t for t, hit in zip(tokens, hits, strict=True)]
 
     sources, targets = (
-        [spoilt(tokens) if hit else tokens for tokens, hit in zip(side, chosen, strict=True)]
+        [with_gaps(tokens) if hit else tokens for tokens, hit in zip(side, chosen, strict=True)]
         for side in pairs.sides
     )
     return replace(pairs, sources=sources, targets=targets), chosen

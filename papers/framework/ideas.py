@@ -89,7 +89,7 @@ IDEAS = (
         for arm, shots in (
             ("1-shot", "one example a class"),
             ("5-shot", "five"),
-            ("5-shot-spoilt", "five, some spoilt"),
+            ("5-shot-corrupted", "five, some corrupted"),
         )
     ),
     *(
