@@ -274,9 +274,11 @@ class PairBatches(_SortedBatches):
 
     def _batch(self, rows: Tensor, seed: int) -> Batch:
         pairs = self.pairs.rows(rows)
-        given = [[START, *tokens[:-1]] for tokens in pairs.targets]
+        shifted = [[START, *tokens[:-1]] for tokens in pairs.targets]
         length = max(map(len, [*pairs.sources, *pairs.targets]))
-        inputs = torch.stack([_padded(side, length, PAD) for side in (pairs.sources, given)], 1)
+        inputs = torch.stack(
+            [_padded(side, length, PAD) for side in (pairs.sources, shifted)], 1
+        )
         targets, on = _padded(pairs.targets, length, IGNORED), self.device
         return Batch(inputs.to(on), targets.to(on), pairs.ids.to(on), seed)
 

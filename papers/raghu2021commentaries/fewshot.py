@@ -176,8 +176,8 @@ def _tested(
     measured["accuracy_digits"] = mean_and_interval(accuracies(problem, other, settings)).mean
     weighs = isinstance(problem.teacher, SupportWeights)
     others = (Plain(), Permuted(problem.teacher)) if weighs else ()
-    ways = [accuracies(replace(problem, teacher=teacher), test, settings) for teacher in others]
-    off, permuted = [mean_and_interval(way).mean for way in ways] or [found.mean] * 2
+    each = [accuracies(replace(problem, teacher=teacher), test, settings) for teacher in others]
+    off, permuted = [mean_and_interval(a).mean for a in each] or [found.mean] * 2
     measured |= {"accuracy_off": off, "accuracy_permuted": permuted}
     return measured | weight_metrics(problem, test, settings)
 

@@ -147,9 +147,9 @@ def _step(
     gaps = (torch.rand(ids.shape, generator=draws) < GAPS) & ~torch.isin(ids, special)
     if not gaps.any():
         return
-    given = rows.clone()
-    given[:, 0] = ids.masked_fill(gaps, mask)
-    called = arguments(given, typed=False)
+    masked = rows.clone()
+    masked[:, 0] = ids.masked_fill(gaps, mask)
+    called = arguments(masked, typed=False)
     length = called["input_ids"].shape[1]
     hidden = model.bert(**called).last_hidden_state
     logits = model.cls(hidden[gaps[:, :length]])  # words at gaps alone

@@ -41,7 +41,7 @@ def those_with_images(images: ImageSet) -> tuple[str, ...]:
     return tuple(images.classes[label] for label in images.labels.unique().tolist())
 
 
-def joined(splits: Splits[ImageSet]) -> ImageSet:
+def train_and_test(splits: Splits[ImageSet]) -> ImageSet:
     """Train and test as one set."""
     train, test = splits.train, splits.test
     first = int(train.ids.max()) + 1 if len(train) else 0
@@ -91,7 +91,7 @@ def few_shot(name: str) -> ClassParts:
 
 
 def _cifar_fs() -> ClassParts:
-    whole = joined(load_known("cifar100"))
+    whole = train_and_test(load_known("cifar100"))
     lists = (TRAIN, HELD_OUT, TEST)
     return ClassParts(*(only(whole, names) for names in lists))
 

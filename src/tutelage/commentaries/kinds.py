@@ -41,7 +41,7 @@ Types = dict[str, type | UnionType]
 Builder = Callable[[Settings, nn.Module], nn.Module]
 COUNTS = ("hidden_layers", "levels")
 """settings that are numbers of layers, each with weights of its own"""
-PARTS = ("keeps", "learned", "prepares", "weighs")
+NESTED_TEACHERS = ("keeps", "learned", "prepares", "weighs")
 """settings that are teachers"""
 
 
@@ -258,5 +258,7 @@ KINDS: dict[str, Kind] = {
     ),
 }
 """the teachers that can be stored"""
-SIMPLE = {name: kind for name, kind in KINDS.items() if not kind.types.keys() & set(PARTS)}
+SIMPLE = {
+    name: kind for name, kind in KINDS.items() if not kind.types.keys() & set(NESTED_TEACHERS)
+}
 """those that may be part of another"""

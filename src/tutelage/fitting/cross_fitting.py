@@ -110,7 +110,7 @@ class CrossFitting:
             found = self.checkpoint.cached(name, lambda: self._fitted(training, None))["train"]
             return stages.likelihood(found) if bool(found.isfinite().all()) else -math.inf
 
-        tried = {of: likelihood(stages.trial(of)) for of in (*TRIED, STRONGER)}
+        tried = {decay: likelihood(stages.trial(decay)) for decay in (*TRIED, STRONGER)}
         if max(tried.values()) == -math.inf:
             raise UsageError(DIVERGED)
         return max(tried, key=tried.__getitem__).decay_factor

@@ -222,12 +222,12 @@ def _require_kinds(
     teacher: object, signal: object, optimizer: object, weights: object, choose: bool
 ) -> None:
     found = {"teacher": (teacher, nn.Module), "signal": (signal, Signal)}
-    for name, (given, allowed) in found.items():
-        if given is None or (name == "teacher" and given == MARGIN_LOSS):
+    for name, (value, allowed) in found.items():
+        if value is None or (name == "teacher" and value == MARGIN_LOSS):
             continue
-        if isinstance(given, type) or not isinstance(given, allowed):
+        if isinstance(value, type) or not isinstance(value, allowed):
             others = f'"{MARGIN_LOSS}", None' if name == "teacher" else "None"
-            raise UsageError(f"{name} is {given!r}; allowed: an instance, or {others}.")
+            raise UsageError(f"{name} is {value!r}; allowed: an instance, or {others}.")
     if teacher is None and signal is not None:
         raise UsageError(
             "signal estimates a teacher's gradient, and cross-fitting has no teacher; give "

@@ -36,9 +36,9 @@ class SentenceVectors(nn.Module):
 
     def forward(self, texts: Integer[Tensor, "B 3 L"]) -> Float[Tensor, "B D"]:
         """The vectors of texts."""
-        given = arguments(texts, typed=self._typed)
-        states = self.model(**given).last_hidden_state
-        there = given["attention_mask"].to(states.dtype)[..., None]
+        named = arguments(texts, typed=self._typed)
+        states = self.model(**named).last_hidden_state
+        there = named["attention_mask"].to(states.dtype)[..., None]
         if self.pooling == CLS:
             pooled = states[:, 0]
         elif self.pooling == MAX:
@@ -77,7 +77,7 @@ def sentence_vectors(folder: Path) -> SentenceVectors:
             f"{folder} pools by {', '.join(named)}; allowed: {CLS}, {MEAN}, {MAX}."
         )
     listed = modules if isinstance(modules, list) else []
-    normalised = any(str(of.get("type", "")).endswith("Normalize") for of in listed)
+    normalised = any(str(module.get("type", "")).endswith("Normalize") for module in listed)
     return SentenceVectors(model.float().eval(), named[0], normalised=normalised)
 
 

@@ -154,16 +154,16 @@ def internal_of(observation: Observation, tap: str, width: int) -> Tensor:
     return state
 
 
-def width_of(student: nn.Module, tap: str, given: int | None) -> int:
+def width_of(student: nn.Module, tap: str, width: int | None) -> int:
     """The number of features at a tap: as given, or read off the student."""
-    if given is None:
+    if width is None:
         return tap_width(student, tap)
     known = known_width(student, tap)
-    if known is not None and known != given:
+    if known is not None and known != width:
         raise UsageError(
-            f"The student gives {known} features at tap '{tap}', but tap_width is {given}."
+            f"The student gives {known} features at tap '{tap}', but tap_width is {width}."
         )
-    return given
+    return width
 
 
 def _zero_start_mlp(size: int, width: int, hidden_layers: int, *, bias: bool) -> nn.Sequential:

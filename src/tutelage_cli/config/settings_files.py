@@ -88,9 +88,9 @@ def from_plain(cls: type[T], plain: Mapping[str, Any], source: str = "") -> T:
     return _checked(cls, plain, None, source or cls.__name__)
 
 
-def changed(base: T, given: Mapping[str, Any], source: str) -> T:
+def changed(base: T, content: Mapping[str, Any], source: str) -> T:
     """Settings with some of their fields replaced, checked like a file's."""
-    return _checked(type(base), given, base, source)
+    return _checked(type(base), content, base, source)
 
 
 def to_plain(settings: Any) -> dict[str, Any]:
@@ -114,9 +114,9 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"settings hold {value!r}; to_plain knows no {type(value).__name__}.")
 
 
-def _checked(cls: type[T], given: Mapping[Any, Any], base: T | None, source: str) -> T:
+def _checked(cls: type[T], content: Mapping[Any, Any], base: T | None, source: str) -> T:
     problems: list[str] = []
-    settings = _dataclass(cls, given, "", base, problems)
+    settings = _dataclass(cls, content, "", base, problems)
     if problems:
         more = len(problems) - MOST_SHOWN
         shown = [*problems[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
@@ -125,11 +125,11 @@ def _checked(cls: type[T], given: Mapping[Any, Any], base: T | None, source: str
 
 
 def _dataclass(
-    cls: type[Any], given: Mapping[Any, Any], path: str, base: Any, problems: list[str]
+    cls: type[Any], content: Mapping[Any, Any], path: str, base: Any, problems: list[str]
 ) -> Any:
     hints = get_type_hints(cls)
     start = {f.name: _start(f, base) for f in dataclasses.fields(cls) if f.init}
-    known = _known(given, path, list(start), problems)
+    known = _known(content, path, list(start), problems)
     read = {
         name: _value(hints[name], value, f"{path}{name}", start[name], problems)
         for name, value in known.items()
@@ -166,10 +166,10 @@ def _start(field: dataclasses.Field[Any], base: Any) -> Any:
 
 
 def _known(
-    given: Mapping[Any, Any], path: str, names: list[str], problems: list[str]
+    content: Mapping[Any, Any], path: str, names: list[str], problems: list[str]
 ) -> dict[str, Any]:
     known: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in content.items():
         plain = isinstance(key, str) and len(key) <= 60 and key.isprintable()
         text = key if plain else _shown(key)
         name = text.replace("-", "_")

@@ -81,9 +81,9 @@ def _tracks(labels: Labels, values: np.ndarray | None) -> Iterator[tuple[str, li
     groups = {"all": np.ones(len(labels), dtype=bool)}
     if labels.flagged is not None:
         groups = {"likely wrong": labels.flagged, "the others": ~labels.flagged}
-    for name, of in groups.items():
-        if of.any():
-            yield name, values[of].mean(0).tolist()
+    for name, members in groups.items():
+        if members.any():
+            yield name, values[members].mean(0).tolist()
 
 
 def _flagged_table(inspection: Inspection) -> str:

@@ -44,19 +44,19 @@ def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
     return _over_epochs(_there(found), ("Mean weight", "mean weight"), mark)
 
 
-def class_weights(of: ClassWeights, classes: Sequence[str], *, mark: str) -> str:
+def class_weights(by_class: ClassWeights, classes: Sequence[str], *, mark: str) -> str:
     """Mean weight of each class over epochs of one arm, the highest final weight first."""
-    order = np.argsort(-np.nan_to_num(of.weights[-1], nan=-np.inf), kind="stable")
+    order = np.argsort(-np.nan_to_num(by_class.weights[-1], nan=-np.inf), kind="stable")
     half = MOST_CLASSES // 2
     if len(order) > MOST_CLASSES:
         order = np.concatenate([order[:half], order[-half:]])
-    last = len(of.epochs) - 1
+    last = len(by_class.epochs) - 1
     shown = np.unique(np.linspace(0, last, min(last + 1, MOST_EPOCHS)).round().astype(int))
     names = [distrust.named(int(c), classes) for c in order]
     cells = Grid(
         names,
-        [str(of.epochs[t]) for t in shown],
-        of.weights[np.ix_(shown, order)].T,
+        [str(by_class.epochs[t]) for t in shown],
+        by_class.weights[np.ix_(shown, order)].T,
         ("class", "epoch", "mean weight"),
     )
     ends = f"At the end most {names[0]}, least {names[-1]}"
@@ -72,11 +72,12 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
         low, high = low - 0.5e-3, high + 0.5e-3  # too narrow to be cut into bins
     edges = np.histogram_bin_edges(shown, bins=BINS, range=(low, high))
     groups = [
-        (name, style, examples.weights[of & finite]) for name, style, of in kinds(examples)
+        (name, style, examples.weights[members & finite])
+        for name, style, members in kinds(examples)
     ]
     shares = [
-        (Kind(name, style), 100 * np.histogram(of, bins=edges)[0] / max(len(of), 1))
-        for name, style, of in groups
+        (Kind(name, style), 100 * np.histogram(members, bins=edges)[0] / max(len(members), 1))
+        for name, style, members in groups
     ]
     medians = "; ".join(
         f"median of {name}: {formats.number(float(np.median(weights)))}"
@@ -103,8 +104,8 @@ def weight_against_loss(
             "of": str(n),
             "tooltip": tooltip(distrust.HEADER, distrust.row(examples, i, classes)),
         }
-        for n, (_, _, of) in enumerate(found)
-        for i in chosen[of[chosen]].tolist()
+        for n, (_, _, members) in enumerate(found)
+        for i in chosen[members[chosen]].tolist()
     ]
     return plots.scatter(
         rows,

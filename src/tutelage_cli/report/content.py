@@ -80,7 +80,7 @@ class LeastTrusted:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train, over all its seeds."""
+    """Students that are trained alike, over all seeds."""
 
     name: str
     teacher: str

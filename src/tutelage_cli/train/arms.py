@@ -190,13 +190,12 @@ def build_tutor(
         assert settings.weights_from is not None
         kept = read_by_name(settings.weights_from, "weight", lowest=0.0)
         weights = values_of(kept, train, otherwise=settings.default_weight)
-        given = GivenWeights(train.ids, weights).to(device)
-        return Tutor(student, optimizer, given, total_steps=steps, seed=seed)
+        teacher = GivenWeights(train.ids, weights).to(device)
+        return Tutor(student, optimizer, teacher, total_steps=steps, seed=seed)
     taught = TAUGHT[arm]
     with seeded(seed):
         teacher = taught.build(student, train, settings) if teacher is None else teacher
         teacher = teacher.to(device)
-    given = settings.teacher_lr
     features = isinstance(train, FeatureSet)
     signal, every = signal_and_period(arm, settings, features=features)
     if signal is None:
@@ -212,7 +211,7 @@ def build_tutor(
         student,
         optimizer,
         teacher,
-        _optimizer(teacher, taught, given),
+        _optimizer(teacher, taught, settings.teacher_lr),
         signal=signal,
         teacher_every=every,
         total_steps=steps,

@@ -60,7 +60,9 @@ def run_content(
         settings={name: _format_value(value) for name, value in to_plain(settings).items()},
         environment={name: fact for name, fact in run_facts(run).items() if fact},
         by_class=tuple(
-            of for arm in tables for of in _by_class(jobs_of(run, arm, settings), size[1])
+            weights
+            for arm in tables
+            for weights in _by_class(jobs_of(run, arm, settings), size[1])
         ),
         augmentations=tuple(
             policy for arm in taught for policy in learned_policies(jobs_of(run, arm, settings))
@@ -144,7 +146,9 @@ def _shown(arm: str, table: dict[str, np.ndarray], train: Data, most: int) -> Le
         else:
             break
         true = names[int(table["true"][row])] if "true" in table else None
-        given, predicted = (names[int(table[of][row])] for of in ("given", "predicted"))
-        number, weight, loss = (table[of][row].item() for of in ("id", "weight", "loss"))
+        given, predicted = (names[int(table[column][row])] for column in ("given", "predicted"))
+        number, weight, loss = (
+            table[column][row].item() for column in ("id", "weight", "loss")
+        )
         items.append(Example(shown, number, given, predicted, true, weight, loss))
     return LeastTrusted(arm, tuple(items))

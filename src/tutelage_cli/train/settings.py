@@ -357,8 +357,8 @@ def _check_rates(settings: TrainSettings) -> None:
 def _check_use(settings: TrainSettings) -> None:
     for name, teachers in USED_BY.items():
         value = getattr(settings, name)
-        given = value not in (getattr(TrainSettings, name), FORMER_DEFAULTS.get(name))
-        if given and not set(teachers) & set(settings.taught):
+        chosen = value not in (getattr(TrainSettings, name), FORMER_DEFAULTS.get(name))
+        if chosen and not set(teachers) & set(settings.taught):
             arms = ", ".join(("untaught", *settings.taught))
             raise UsageError(
                 f"{flag(name)} does nothing here, where students are {arms}: it is about "
@@ -367,14 +367,16 @@ def _check_use(settings: TrainSettings) -> None:
 
 
 def _check_numbers(settings: TrainSettings) -> None:
-    given = ByFlag(settings)
-    at_least_one(given, "--held-out", "--epochs", "--batch-size", "--teacher-every", "--seeds")
-    at_least_one(given, "--unroll-steps", "--limit", "--jobs", "--image-size", "--max-length")
-    factor(given, "--imbalance")
-    not_negative(given, "--lr", "--weight-decay", "--teacher-lr")
+    by_flag = ByFlag(settings)
+    at_least_one(
+        by_flag, "--held-out", "--epochs", "--batch-size", "--teacher-every", "--seeds"
+    )
+    at_least_one(by_flag, "--unroll-steps", "--limit", "--jobs", "--image-size", "--max-length")
+    factor(by_flag, "--imbalance")
+    not_negative(by_flag, "--lr", "--weight-decay", "--teacher-lr")
     if not 0 < settings.momentum < 1:
         raise UsageError(f"--momentum must lie in (0, 1), got {settings.momentum:g}.")
-    shares(given, "--decay-at")
+    shares(by_flag, "--decay-at")
     if settings.folds < 2:
         raise UsageError(f"--folds must be at least 2, got {settings.folds}.")
 

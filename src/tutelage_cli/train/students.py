@@ -208,23 +208,27 @@ def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextS
     return _with_pretrained_tokenizer(student, parts, settings.max_length)
 
 
-def kind(of: Data) -> str:
+def kind(examples: Data) -> str:
     """The plural noun for examples of a data set."""
-    return f"{raw_examples(of).example}s"
+    return f"{raw_examples(examples).example}s"
 
 
-def raw_examples(of: Data) -> Data:
+def raw_examples(examples: Data) -> Data:
     """The examples that features were computed from, or the examples themselves."""
-    return of.of if isinstance(of, FeatureSet) and of.of is not None else of
+    return (
+        examples.computed_from
+        if isinstance(examples, FeatureSet) and examples.computed_from is not None
+        else examples
+    )
 
 
-def student_name(settings: TrainSettings, of: Data) -> str:
+def student_name(settings: TrainSettings, examples: Data) -> str:
     """The student's name, the default filled in."""
-    if isinstance(of, FeatureSet):
+    if isinstance(examples, FeatureSet):
         return MLP if settings.freeze else settings.student or MLP
-    if isinstance(of, TextSet):
+    if isinstance(examples, TextSet):
         return settings.student or BAG
-    return image_student_name(settings, of.images.shape[1])
+    return image_student_name(settings, examples.images.shape[1])
 
 
 def text_student(settings: TrainSettings, texts: TextSet, seed: int) -> nn.Module:
@@ -246,9 +250,9 @@ def _with_own_vocabulary(parts: Sequence[TextSet], max_length: int) -> list[Text
         (text.casefold() for side in sides for text in side), VOCABULARY_SIZE
     )
 
-    def tokens(of: TextSet) -> Tensor:
+    def tokens(texts: TextSet) -> Tensor:
         each = [
-            vocabulary.encode([t.casefold() for t in side], max_length) for side in of.sides
+            vocabulary.encode([t.casefold() for t in side], max_length) for side in texts.sides
         ]
         lengths = [[len(words) for words in side] for side in each]
         ends = torch.tensor(lengths, dtype=torch.int64).cumsum(0)
@@ -278,11 +282,13 @@ def _with_pretrained_tokenizer(
     refuse_other_tokens(path, model, len(tokenizer), "give a folder with its own tokenizer")
     refuse_short(path, model, tokenizer, max_length, "give a smaller --max-length")
     return _with_tokens(
-        parts, lambda of: tokenised(of.sides, tokenizer, max_length).inputs, len(tokenizer)
+        parts,
+        lambda texts: tokenised(texts.sides, tokenizer, max_length).inputs,
+        len(tokenizer),
     )
 
 
 def _with_tokens(
     parts: Sequence[TextSet], tokens: Callable[[TextSet], Tensor], words: int
 ) -> list[TextSet]:
-    return [replace(of, tokens=tokens(of), words=words) for of in parts]
+    return [replace(texts, tokens=tokens(texts), words=words) for texts in parts]

@@ -49,8 +49,8 @@ class ParquetTable:
     def __init__(self, files: Sequence[Path]) -> None:
         opened = [open_parquet(file) for file in files]
         parts = [
-            read_rows(file, of, of.schema_arrow.names)
-            for file, of in zip(files, opened, strict=True)
+            read_rows(file, opened_file, opened_file.schema_arrow.names)
+            for file, opened_file in zip(files, opened, strict=True)
         ]
         try:
             self._table = pa.concat_tables([parts[0], *(_as(parts[0], p) for p in parts[1:])])
