@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
@@ -74,6 +74,12 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     question = f"Did you mean '{close[0]}'? " if close else ""
     return f"{question}Allowed: {', '.join(names)}."
+
+
+def require_known(what: str, name: str, allowed: Collection[str]) -> None:
+    """Raise for a name that is not among those allowed; ``what`` begins the message."""
+    if name not in allowed:
+        raise UsageError(f"{what} '{name}'. {nearest(name, allowed)}")
 
 
 def one_line(name: str) -> str:

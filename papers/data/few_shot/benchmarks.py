@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import require_known
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.local import load_known
@@ -25,10 +25,7 @@ def only(images: ImageSet, names: Iterable[str]) -> ImageSet:
     """The images of some classes, which are numbered anew."""
     kept = tuple(names)
     for name in kept:
-        if name not in images.classes:
-            raise UsageError(
-                f"{images.name} has no class '{name}'. {nearest(name, images.classes)}"
-            )
+        require_known(f"{images.name} has no class", name, images.classes)
     numbers = torch.full((len(images.classes),), -1)
     numbers[[images.classes.index(name) for name in kept]] = torch.arange(len(kept))
     labels = numbers[images.labels]
@@ -85,8 +82,7 @@ def few_shot(name: str) -> ClassParts:
     characters of the local copy's train and test split, 28x28, of which the Latin alphabet is
     held out (a choice of ours: characters have no held-out part of their own).
     """
-    if name not in BENCHMARKS:
-        raise UsageError(f"unknown few-shot benchmark '{name}'. {nearest(name, BENCHMARKS)}")
+    require_known("unknown few-shot benchmark", name, BENCHMARKS)
     return BENCHMARKS[name]()
 
 

@@ -11,7 +11,7 @@ from tutelage.augment.actions import Actions, performed, with_signs
 from tutelage.augment.draws import ExampleRandom, random_seed
 from tutelage.augment.published import POLICIES
 from tutelage.augment.spaces import Space, space_named
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 
 OPERATION, LEVEL, KEPT = 1, 2, 3
 """streams of draws: which operation, how strong, and whether"""
@@ -152,10 +152,7 @@ class AutoAugment(Policy):
     """``cifar10``, ``imagenet`` or ``svhn``: the data that it was found on"""
 
     def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise UsageError(
-                f"unknown policy '{self.policy}'. {nearest(self.policy, POLICIES)}"
-            )
+        require_known("unknown policy", self.policy, POLICIES)
 
     @property
     def space(self) -> Space:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 
 from tutelage.augment.operations import PLACE
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import require_known
 
 Values = Float64[np.ndarray, "K"]
 
@@ -65,8 +65,7 @@ FACTORS = {"brightness", "color", "contrast", "sharpness"}
 
 def space_named(name: str) -> Space:
     """One of ``SPACES`` by name."""
-    if name not in SPACES:
-        raise UsageError(f"unknown search space '{name}'. {nearest(name, SPACES)}")
+    require_known("unknown search space", name, SPACES)
     return SPACES[name]
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage.functional.taps import known_width, tap_width
 from tutelage.teacher import Teacher
 from tutelage.types import Observation, PreparedBatch
@@ -69,12 +69,10 @@ class InternalState(Teacher):
         if hidden_layers < 0:
             raise UsageError(f"hidden_layers must be 0 or above, got {hidden_layers}.")
         for fact in surface:
-            if fact not in SURFACE:
-                raise UsageError(f"Unknown surface fact '{fact}'. {nearest(fact, SURFACE)}")
+            require_known("Unknown surface fact", fact, SURFACE)
         if len(set(surface)) < len(surface):
             raise UsageError(f"surface names a fact twice: {', '.join(surface)}.")
-        if level not in LEVELS:
-            raise UsageError(f"Unknown level '{level}'. {nearest(level, LEVELS)}")
+        require_known("Unknown level", level, LEVELS)
         self.classes = classes
         self.level = level
         self.taps = () if tap is None else (tap,)

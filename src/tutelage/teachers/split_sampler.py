@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tutelage.errors import nearest
+from tutelage.errors import require_known
 from tutelage.teacher import Teacher
 from tutelage.types import Batch, PreparedBatch, as_prepared
 from tutelage.validation.shapes import require_known_ids
@@ -56,8 +56,7 @@ class SplitSampler(Teacher):
         super().__init__()
         if len(sizes) < 2 or min(sizes) < 1:
             raise ValueError(f"sizes are {list(sizes)}; give two or more parts, none empty.")
-        if policy not in get_args(Policy):
-            raise ValueError(f"Unknown policy '{policy}'. {nearest(policy, get_args(Policy))}")
+        require_known("Unknown policy", policy, get_args(Policy))
         self.policy = policy
         self.logits = nn.Parameter(torch.zeros(len(sizes)))
         self.sizes: Tensor

@@ -69,8 +69,7 @@ def _over_progress(tracks: dict[str, list[float]], mark: str, caption: str) -> s
         mark=mark,
         title=f"{caption}, over the progress of training.",
     )
-    key = styles.legend(list(styles.arm_styles(list(tracks)).items()))
-    return f"<div>{elements.chart(caption, drawing)}{key}</div>"
+    return f"<div>{elements.chart(caption, drawing)}{styles.arm_legend(list(tracks))}</div>"
 
 
 def _weights(teacher: nn.Module, batch: Batch, place: float) -> Tensor:

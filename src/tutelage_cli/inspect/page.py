@@ -70,8 +70,7 @@ def _past(labels: Labels) -> str:
         )
         drawn.append(elements.chart(caption, chart))
     named = [name for name, _ in _tracks(labels, labels.past_losses)]
-    key = styles.legend(list(styles.arm_styles(named).items()))
-    body = f'{key}<div class="charts">{"".join(drawn)}</div>'
+    body = f'{styles.arm_legend(named)}<div class="charts">{"".join(drawn)}</div>'
     return elements.section("Over the run", body, anchor="past")
 
 

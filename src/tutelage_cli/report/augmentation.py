@@ -102,10 +102,8 @@ def _over_time(policy: Augmentation, order: np.ndarray, mark: str) -> str:
             mark=f"{mark}-past-{column}",
             title=f"{caption} over training{one}, of the operations kept most and least.",
         )
-        entries = list(styles.arm_styles(list(tracks)).items())
-        key = styles.legend(entries)
         chart = elements.chart(f"{caption} over training{one}", drawing)
-        parts += f"<div>{chart}{key}</div>"
+        parts += f"<div>{chart}{styles.arm_legend(list(tracks))}</div>"
     return f'<div class="charts">{parts}</div>'
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from jaxtyping import Bool
 
-from tutelage_cli.report import distrust, formats, plots, styles
+from tutelage_cli.report import distrust, elements, formats, plots, styles
 from tutelage_cli.report.channels import Kind, tooltip
 from tutelage_cli.report.content import ClassWeights, Curve, Examples
 from tutelage_cli.report.grid import Grid, grid
@@ -15,11 +15,25 @@ from tutelage_cli.report.styles import LineStyle
 MOST_POINTS, ALL_POINTS = 1500, 4000  # in one chart, and in those of all arms of a page
 LEAST_LOSS = 1e-4  # smaller losses are drawn at this value, for the logarithmic axis
 BINS = 30
+BANDS = "Line: mean over seeds. Band: lowest to highest seed."
 MOST_CLASSES, MOST_EPOCHS = 24, 30
 """drawn by class and epoch; of more classes the highest and lowest, of more epochs a subset"""
 
 Kinds = list[tuple[str, LineStyle, Bool[np.ndarray, "N"]]]
 Values = Callable[[Curve], Sequence[float] | None]
+
+
+def learning_curves(
+    curves: Sequence[Curve], names: Sequence[str], *, mark: str = "", title: str = ""
+) -> str:
+    """Test accuracy and training loss of all arms over epochs, under one legend."""
+    accuracy = accuracy_curves(curves, names, mark=f"{mark}accuracy")
+    loss = loss_curves(curves, names, mark=f"{mark}loss")
+    return (
+        f'{styles.arm_legend(names)}<div class="charts">'
+        f"{elements.chart(title or 'Test accuracy', accuracy)}"
+        f"{elements.chart('Training loss', loss)}</div>"
+    )
 
 
 def accuracy_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage.validation.ranges import (
     at_least_one,
     factor,
@@ -242,8 +242,7 @@ class TrainSettings:
         if not self.teacher:
             raise UsageError(f"--teacher names none. Allowed: {', '.join(TAUGHT_BY)}.")
         for name in self.teacher:
-            if name not in TAUGHT_BY:
-                raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")
+            require_known("Unknown teacher", name, TAUGHT_BY)
         if len(set(self.teacher)) < len(self.teacher):
             raise UsageError(f"--teacher names one twice: {' '.join(self.teacher)}.")
         controls_of(self.controls)
