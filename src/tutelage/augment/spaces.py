@@ -64,7 +64,16 @@ FACTORS = {"brightness", "color", "contrast", "sharpness"}
 
 
 def space_named(name: str) -> Space:
-    """One of ``SPACES`` by name."""
+    """One of ``SPACES``.
+
+    Args:
+        name: Its name.
+
+    Returns:
+        The space.
+
+    Note: raises ``UsageError`` if there is none of that name.
+    """
     require_known("unknown search space", name, SPACES)
     return SPACES[name]
 

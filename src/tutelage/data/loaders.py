@@ -101,7 +101,14 @@ def as_batch(loaded: Batch | Sequence[Tensor]) -> Batch:
 
 
 def without_ids(loaded: Batch | Sequence[Tensor]) -> Batch:
-    """Convert held-out examples to a batch; ids are -1 where none came."""
+    """Convert held-out examples to a batch; ids are -1 where none came.
+
+    Args:
+        loaded: Inputs and targets, or with ids; or a batch already.
+
+    Returns:
+        The batch, with ids -1 where none came.
+    """
     if not isinstance(loaded, Batch) and len(loaded) == 2:
         inputs, targets = loaded
         none = torch.full((len(targets),), -1, device=getattr(targets, "device", None))

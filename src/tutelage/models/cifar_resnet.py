@@ -87,25 +87,70 @@ def resnet8(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
 
 
 def resnet20(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 20 layers: 0.27M parameters at 10 classes; see ``resnet8``."""
+    """The CIFAR ResNet of 20 layers: 0.27M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(20, classes, channels, width)
 
 
 def resnet32(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 32 layers: 0.46M parameters at 10 classes; see ``resnet8``."""
+    """The CIFAR ResNet of 32 layers: 0.46M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(32, classes, channels, width)
 
 
 def resnet44(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 44 layers: 0.66M parameters at 10 classes; see ``resnet8``."""
+    """The CIFAR ResNet of 44 layers: 0.66M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(44, classes, channels, width)
 
 
 def resnet56(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 56 layers: 0.85M parameters at 10 classes; see ``resnet8``."""
+    """The CIFAR ResNet of 56 layers: 0.85M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(56, classes, channels, width)
 
 
 def resnet110(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 110 layers: 1.7M parameters at 10 classes; see ``resnet8``."""
+    """The CIFAR ResNet of 110 layers: 1.7M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+        width: Channels of the first stage.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarResNet(110, classes, channels, width)

@@ -81,5 +81,13 @@ def resnet18_cifar(*, classes: int, channels: int = 3) -> CifarStemResNet:
 
 
 def resnet34_cifar(*, classes: int, channels: int = 3) -> CifarStemResNet:
-    """The ResNet-34 for small images: 21.28M parameters; see ``resnet18_cifar``."""
+    """The ResNet-34 for small images: 21.28M parameters at 10 classes.
+
+    Args:
+        classes: Columns of the output.
+        channels: Channels of an input image.
+
+    Returns:
+        The network, freshly initialised.
+    """
     return CifarStemResNet((3, 4, 6, 3), classes, channels)

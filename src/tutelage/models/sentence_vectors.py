@@ -54,7 +54,18 @@ class SentenceVectors(nn.Module):
 
 
 def sentence_vectors(folder: Path) -> SentenceVectors:
-    """The encoder of a folder, with the pooling that sentence-transformers left beside it."""
+    """The encoder of a folder, with the pooling that sentence-transformers left beside it.
+
+    Args:
+        folder: What ``save_pretrained`` wrote, perhaps with ``modules.json`` and ``1_Pooling``.
+
+    Returns:
+        The encoder, in evaluation mode; the plain mean where the folder says nothing.
+
+    Raises:
+        UsageError: If it holds no encoder, or a pooling that is none of the three.
+        MissingExtraError: If transformers is not installed.
+    """
     try:
         from transformers import AutoModel
     except ImportError as error:

@@ -18,7 +18,17 @@ SIZE = 1e-3
 def central_dots(
     losses: Losses, params: Params, direction: Params, size: float = SIZE
 ) -> Tensor:
-    """``(l_i(theta + e g) - l_i(theta - e g)) / 2 e``: two forward passes without a graph."""
+    """``(l_i(theta + e g) - l_i(theta - e g)) / 2 e``: two forward passes without a graph.
+
+    Args:
+        losses: The losses [B] of every example, as a function of the parameters.
+        params: The parameters ``theta``.
+        direction: ``g``, by name; parameters without an entry stay as they are.
+        size: The norm of ``e g``.
+
+    Returns:
+        The dot products [B].
+    """
     require_tensors("params", **params)
     require_tensors("A direction", **direction)
     with torch.no_grad():
@@ -34,7 +44,18 @@ def central_dots(
 def forward_difference_dots(
     losses: Losses, params: Params, direction: Params, here: Tensor, size: float = SIZE
 ) -> Tensor:
-    """``(l_i(theta + e g) - l_i(theta)) / e``: one forward pass, with losses known already."""
+    """``(l_i(theta + e g) - l_i(theta)) / e``: one forward pass, with losses known already.
+
+    Args:
+        losses: The losses [B] of every example, as a function of the parameters.
+        params: The parameters ``theta``.
+        direction: ``g``, by name; parameters without an entry stay as they are.
+        here: The losses [B] at ``theta``.
+        size: The norm of ``e g``.
+
+    Returns:
+        The dot products [B].
+    """
     require_tensors("params", **params)
     require_tensors("A direction", **direction)
     require_tensors("forward_difference_dots", here=here)

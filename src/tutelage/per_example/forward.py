@@ -26,6 +26,14 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
 
     With batch normalisation in training mode it includes the path through the batch statistics.
     Where an operator has no formula for forward mode, ``backward_dots`` gives the same numbers.
+
+    Args:
+        losses: The losses [B] of every example, as a function of the parameters.
+        params: The parameters ``theta``.
+        direction: ``g``, by name; a parameter without an entry counts as zero.
+
+    Returns:
+        The dot products [B].
     """
     require_tensors("params", **params)
     require_tensors("A direction", **direction)

@@ -23,6 +23,7 @@ from tutelage.storage.checkpoint import (
 from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.algorithms import ALGORITHMS, LearningAlgorithm
 from tutelage_cli.commentary.settings import LEARNED, ON_IMAGES, LearnSettings
+from tutelage_cli.config.flags import flags_of
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.data.noise import require_noise
 from tutelage_cli.runner.run_folder import (
@@ -203,10 +204,4 @@ def _provenance(
 
 def command_line(settings: LearnSettings) -> str:
     """The command that learns the same again."""
-    words = ["tutelage", "commentary", "learn", settings.data]
-    defaults = to_plain(LearnSettings())
-    for name, value in to_plain(settings).items():
-        if name != "data" and value != defaults[name]:
-            values = value if isinstance(value, list) else [value]
-            words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return shlex.join(words)
+    return shlex.join(["tutelage", "commentary", "learn", settings.data, *flags_of(settings)])

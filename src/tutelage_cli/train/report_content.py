@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Integer
 
+from tutelage_cli.config.flags import flags_of
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
@@ -107,17 +108,7 @@ def _format_value(value: Any) -> str:
 def command_line(settings: TrainSettings) -> str:
     """The command that repeats a run."""
     data = f"./{settings.data}" if settings.data.startswith("-") else settings.data
-    words = ["tutelage", "train", data]
-    defaults = to_plain(TrainSettings())
-    for name, value in to_plain(settings).items():
-        if name == "data" or value == defaults[name]:
-            continue
-        if value is True:
-            words.append(f"--{name.replace('_', '-')}")
-            continue
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return shlex.join(words)
+    return shlex.join(["tutelage", "train", data, *flags_of(settings)])
 
 
 def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:

@@ -110,7 +110,15 @@ def mixed_from_dots(
 
 
 def only_weighs(problem: BilevelProblem, prepared: PreparedBatch) -> bool:
-    """Whether the teacher's parameters enter the loss through weights alone."""
+    """Whether the teacher's parameters enter the loss through weights alone.
+
+    Args:
+        problem: The student learning under the teacher.
+        prepared: What it prepared.
+
+    Returns:
+        False where that depends on them, or weights on the student's parameters.
+    """
     visible = (prepared.inputs, prepared.targets, prepared.aux)
     return not is_attached(problem.teacher) and not any(
         part is not None and part.requires_grad for part in visible
