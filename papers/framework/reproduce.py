@@ -19,15 +19,7 @@ from papers.framework.results import Row, result, rows, store
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
 from tutelage_cli.runner.run_folder import sweep
-from tutelage_cli.terminal import (
-    Pace,
-    clock,
-    listed,
-    progress_bar,
-    say,
-    say_table,
-    showing,
-)
+from tutelage_cli.terminal import Pace, clock, listed, progress_bar, say, say_table, showing
 
 POLLED_EVERY = 0.25  # seconds between two checks of the jobs' files
 PRINTED_EVERY = 60.0  # seconds between two lines while no job ends, where no bar shows it

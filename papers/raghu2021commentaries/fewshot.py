@@ -15,10 +15,7 @@ from torch import Tensor
 from torch.optim import SGD, Adam
 
 from papers.data.few_shot.benchmarks import ClassParts, few_shot
-from papers.data.few_shot.episodes import (
-    Episodes,
-    mean_and_interval,
-)
+from papers.data.few_shot.episodes import Episodes, mean_and_interval
 from papers.few_shot import accuracy, adapt, adaptation, learn_start, weights_at
 from papers.framework.recipe import Outcome, Plot, Recipe, above, expectation
 from papers.framework.settings import RecipeSettings, Share

@@ -14,11 +14,7 @@ from torch.optim import AdamW
 from papers.framework.settings import RecipeSettings
 from papers.students import find_folder
 from tutelage.errors import MissingExtraError, UsageError, in_one_line
-from tutelage.models.pretrained import (
-    refuse_other_tokens,
-    refuse_short,
-    tokenizer_in,
-)
+from tutelage.models.pretrained import refuse_other_tokens, refuse_short, tokenizer_in
 from tutelage.models.text_classifier import (
     SMALL,
     TextClassifier,

@@ -85,14 +85,8 @@ NETWORKS: dict[str, Kind] = {
             "width": network.pool.width,
         },
     ),
-    "FourBlocks": Kind(
-        FourBlocks,
-        {"channels": int, "size": int, "width": int},
-    ),
-    "MaskUNet": Kind(
-        MaskUNet,
-        {"channels": int, "width": int, "levels": int},
-    ),
+    "FourBlocks": Kind(FourBlocks, {"channels": int, "size": int, "width": int}),
+    "MaskUNet": Kind(MaskUNet, {"channels": int, "width": int, "levels": int}),
 }
 """the networks that a stored teacher may have"""
 
@@ -140,9 +134,7 @@ KINDS: dict[str, Kind] = {
         {"level": "free"},
     ),
     "LossWeigher": Kind(
-        LossWeigher,
-        {"width": int, "normalise": str | None, "attached": bool},
-        default=DETACHED,
+        LossWeigher, {"width": int, "normalise": str | None, "attached": bool}, default=DETACHED
     ),
     "Curriculum": Kind(
         Curriculum,
@@ -150,13 +142,10 @@ KINDS: dict[str, Kind] = {
         read=lambda teacher: {"iteration": teacher.uses_progress},
     ),
     "SupportWeights": Kind(
-        SupportWeights,
-        {"features": int, "classes": int, "width": int, "network": dict},
+        SupportWeights, {"features": int, "classes": int, "width": int, "network": dict}
     ),
     "Blending": Kind(
-        Blending,
-        {"classes": int},
-        read=lambda teacher: {"classes": len(teacher.phi)},
+        Blending, {"classes": int}, read=lambda teacher: {"classes": len(teacher.phi)}
     ),
     "RandomBlending": Kind(
         RandomBlending,
@@ -206,42 +195,21 @@ KINDS: dict[str, Kind] = {
         },
     ),
     "AttentionMask": Kind(
-        AttentionMask,
-        {"sigma": float, "background": float, "network": dict},
+        AttentionMask, {"sigma": float, "background": float, "network": dict}
     ),
-    "RandomMask": Kind(
-        RandomMask,
-        {"sigma": float, "background": float},
-    ),
-    "AuxiliaryTargets": Kind(
-        AuxiliaryTargets,
-        {"network": dict},
-    ),
-    "DynamicLoss": Kind(
-        DynamicLoss,
-        {"classes": int, "width": int},
-    ),
+    "RandomMask": Kind(RandomMask, {"sigma": float, "background": float}),
+    "AuxiliaryTargets": Kind(AuxiliaryTargets, {"network": dict}),
+    "DynamicLoss": Kind(DynamicLoss, {"classes": int, "width": int}),
     "Aligned": Kind(Aligned, {}),
-    "SelfPaced": Kind(
-        SelfPaced,
-        {"start": float, "full_at": float, "end": float},
-    ),
+    "SelfPaced": Kind(SelfPaced, {"start": float, "full_at": float, "end": float}),
     "MentorNetPD": Kind(
-        MentorNetPD,
-        {"width": float, **MENTOR},
-        read=_percentile,
-        default=DETACHED,
+        MentorNetPD, {"width": float, **MENTOR}, read=_percentile, default=DETACHED
     ),
     "MentorNetDD": Kind(
-        MentorNetDD,
-        {"classes": int, **MENTOR},
-        read=_percentile,
-        default=DETACHED,
+        MentorNetDD, {"classes": int, **MENTOR}, read=_percentile, default=DETACHED
     ),
     "KeepProbability": Kind(
-        KeepProbability,
-        {"classes": int, "attached": bool},
-        default=DETACHED,
+        KeepProbability, {"classes": int, "attached": bool}, default=DETACHED
     ),
     "LearnedAugmentation": Kind(
         LearnedAugmentation,

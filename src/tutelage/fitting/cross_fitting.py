@@ -212,11 +212,7 @@ def evaluated(student: nn.Module, seed: int, device: torch.device) -> Iterator[N
 
     Autocast does not keep casts of weights, which would be used after these have moved on.
     """
-    with (
-        modes_kept(student),
-        seeded(seed, device),
-        autocast_to(autocast_now(device), device),
-    ):
+    with modes_kept(student), seeded(seed, device), autocast_to(autocast_now(device), device):
         student.eval()
         yield
 

@@ -25,14 +25,7 @@ VALIDATION_SHARE = 0.25
 """of the checked examples of each class: those that choose the epoch"""
 _SPLIT = 5
 """first part of the split's seed"""
-REFUSED = (
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+REFUSED = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """what a student raises that cannot take its inputs"""
 _READ = 6
 """first part of the seed by which checked examples are read"""

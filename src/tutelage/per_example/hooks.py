@@ -38,11 +38,7 @@ class RecordingHooks:
     """
 
     def __init__(
-        self,
-        recording: Recording,
-        store: torch.dtype | None,
-        places: Places,
-        check: RowCheck,
+        self, recording: Recording, store: torch.dtype | None, places: Places, check: RowCheck
     ) -> None:
         self.recording = recording
         self.rows = recording.rows

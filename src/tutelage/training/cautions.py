@@ -9,11 +9,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import first_few
 from tutelage.losses.objectives import cross_entropy
 from tutelage.losses.targets import CrossEntropy
-from tutelage.teachers.steps_taken import (
-    FEWEST_TEACHER_STEPS,
-    STEPS_TAKEN,
-    note_unknown_length,
-)
+from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, STEPS_TAKEN, note_unknown_length
 from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.types import Batch
 

@@ -8,13 +8,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.classes import (
-    ClassLookup,
-    class_names,
-    encode,
-    refuse_ids,
-    unlabelled,
-)
+from tutelage_cli.data.classes import ClassLookup, class_names, encode, refuse_ids, unlabelled
 from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.label_values import is_missing, literal
 from tutelage_cli.data.reading import Reading

@@ -63,9 +63,7 @@ def _columns(labels: Labels) -> list[_Column]:
         _Column("true", labels.true, harmless),
         _Column("flagged", labels.flagged, int),
         _Column(
-            "probability_wrong",
-            None if labels.wrong is None else labels.wrong.mean(1),
-            _number,
+            "probability_wrong", None if labels.wrong is None else labels.wrong.mean(1), _number
         ),
         _Column("weight", labels.weights, _number),
         _Column("loss", labels.losses, _number),

@@ -190,12 +190,7 @@ class RunContent:
         names = [arm.name for arm in self.arms]
         if len(set(names)) < len(names):
             raise ValueError(f"arm names must differ, got {names}.")
-        single = (
-            self.examples,
-            self.least_trusted,
-            self.augmentations,
-            self.by_class,
-        )
+        single = (self.examples, self.least_trusted, self.augmentations, self.by_class)
         for record in (*self.curves, *chain(*single)):
             if record.arm not in names:
                 kind = type(record).__name__

@@ -7,13 +7,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from tutelage.augment import (
-    AutoAugment,
-    Policy,
-    RandAugment,
-    TrivialAugment,
-    UniformAugment,
-)
+from tutelage.augment import AutoAugment, Policy, RandAugment, TrivialAugment, UniformAugment
 from tutelage.commentaries import load_commentary
 from tutelage.errors import UsageError
 from tutelage.functional.taps import known_width

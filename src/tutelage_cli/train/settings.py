@@ -22,13 +22,7 @@ from tutelage_cli.train.names import ALL, NONE, TAUGHT_BY, USED_BY, controls_of
 EMBEDDED = "mnist5k"
 COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
 """synthetic colour sets whose images must not be mirrored"""
-IMAGE_SETTINGS = (
-    "image_column",
-    "image_size",
-    "augment",
-    "broken_images",
-    "empty_classes",
-)
+IMAGE_SETTINGS = ("image_column", "image_size", "augment", "broken_images", "empty_classes")
 """settings that apply to images only"""
 TEXT_SETTINGS = ("text_column", "max_length")
 """settings that apply to texts only"""

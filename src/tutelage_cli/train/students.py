@@ -10,13 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError, in_one_line
-from tutelage.models.backbones import (
-    Backbone,
-    Pretrained,
-    headless,
-    load_weights,
-    read_state,
-)
+from tutelage.models.backbones import Backbone, Pretrained, headless, load_weights, read_state
 from tutelage.models.bag_of_tokens import BagOfTokens
 from tutelage.models.catalogue import STUDENTS, Images, build_student, require_student
 from tutelage.models.heads import MLP

@@ -43,12 +43,7 @@ class FirstOrder(Product):
         return WithoutHessian(DetachedGradient(*problem.gradient(state, phi, step)), state)
 
     def mixed(
-        self,
-        problem: BilevelProblem,
-        state: StudentState,
-        phi: Params,
-        step: Step,
-        v: Params,
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
     ) -> Params:
         """``M v`` alone."""
         return self.exact.mixed(problem, state, phi, step, v)

@@ -11,11 +11,7 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import TEST_NAMES, Found, assemble, choose
 from tutelage_cli.data.columns import PATH_COLUMNS, TableRows, numbers, pick
 from tutelage_cli.data.csv_files import csv_header, read_csv
-from tutelage_cli.data.label_columns import (
-    LabelColumn,
-    concatenate_labels,
-    refuse_mixed,
-)
+from tutelage_cli.data.label_columns import LabelColumn, concatenate_labels, refuse_mixed
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.parquet import (
@@ -202,11 +198,7 @@ def _has_labels(table: _Table | None, label: str) -> bool:
 
 
 def _text_set(
-    table: _Table,
-    columns: Sequence[str],
-    codes: Tensor,
-    classes: tuple[str, ...],
-    name: str,
+    table: _Table, columns: Sequence[str], codes: Tensor, classes: tuple[str, ...], name: str
 ) -> TextSet:
     rows = (codes >= 0).nonzero().flatten()
     sides = tuple(_texts(table, column, rows.tolist()) for column in columns)
