@@ -20,9 +20,9 @@ clean = TensorDataset(_images[1000:1100], _labels[1000:1100])
 """a hundred digits with right labels, which no student is trained on"""
 sources = tuple(
     TensorDataset(
-        _images[:1000][start::3], torch.where(spoilt, _drawn, _labels[:1000])[start::3]
+        _images[:1000][start::3], torch.where(wrong, _drawn, _labels[:1000])[start::3]
     )
-    for start, spoilt in enumerate((torch.zeros_like(_wrong), _wrong, torch.ones_like(_wrong)))
+    for start, wrong in enumerate((torch.zeros_like(_wrong), _wrong, torch.ones_like(_wrong)))
 )
 """the training digits in three: with right labels, four in ten drawn anew, all drawn anew"""
 test = TensorDataset(_images[1100:], _labels[1100:])

@@ -10,9 +10,9 @@ import tyro
 from rich.table import Column, Table
 
 from papers.catalogue import RECIPES, load_recipe
-from papers.framework.args import Reproduce, check, check_word
+from papers.framework.args import Reproduce, check
 from papers.framework.paper_tables import planned_hours
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, require_known
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
 from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import Output, say, say_table
@@ -138,7 +138,7 @@ def pays(args: Pays) -> int:
 def reproduce(args: Reproduce) -> int:
     """Run a recipe, or what is missing of it, and print its result."""
     refuse_several_processes()
-    check_word("recipe", args.recipe, RECIPES)
+    require_known("Unknown recipe", args.recipe, RECIPES)
     check(args)
     progress = args.output.progress()
     # torch comes in here, after everything that can be refused without it

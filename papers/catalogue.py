@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from papers.framework.args import check_word
+from tutelage.errors import require_known
 
 if TYPE_CHECKING:
     from papers.framework.recipe import Recipe
@@ -71,6 +71,6 @@ RECIPES = {
 
 def load_recipe(name: str) -> "Recipe":
     """The recipe of that name."""
-    check_word("recipe", name, RECIPES)
+    require_known("Unknown recipe", name, RECIPES)
     module, _, attribute = RECIPES[name].partition(":")
     return getattr(import_module(module), attribute or "RECIPE")

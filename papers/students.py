@@ -84,7 +84,7 @@ def build_network(name: str, images: ImageSet, seed: int) -> nn.Module:
     classes, (channels, size) = len(images.classes), images.images.shape[1:3]
     if name in SLIM:
         depth, width = SLIM[name]
-        with seeded(seed, torch.device("cpu")):
+        with seeded(seed):
             return CifarResNet(depth, classes, channels, width)
     return build_student(name, classes=classes, channels=channels, size=size, seed=seed)
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage.randomness import mixed_seed
 from tutelage.storage.atomic_files import write_atomically
 
@@ -166,10 +166,7 @@ class Substitution:
             raise UsageError(f"copies is {self.copies}; allowed: 1 and above.")
         if not 0 <= self.share <= 1:
             raise UsageError(f"share is {self.share:g}; allowed: 0..1.")
-        if self.search not in SEARCHES:
-            raise UsageError(
-                f"unknown search '{self.search}'. {nearest(self.search, SEARCHES)}"
-            )
+        require_known("unknown search", self.search, SEARCHES)
 
     def __call__(self, inputs: Tensor, sides: Tensor, *, seed: int) -> Tensor:
         """Copies of texts."""

@@ -224,8 +224,8 @@ def test_batch_normalisation_is_always_by_the_batch_at_hand() -> None:
     problem = made(Plain())
     steps = adaptation(problem, episode().support, STEPS, total_steps=STEPS, seed=0)
     end = adapt(problem, steps)
-    spoilt = {name: torch.full_like(b, 7) for name, b in end.buffers.items()}
-    odd = end._replace(buffers=spoilt)
+    corrupted = {name: torch.full_like(b, 7) for name, b in end.buffers.items()}
+    odd = end._replace(buffers=corrupted)
     assert accuracy(problem, odd, episode().query) == accuracy(problem, end, episode().query)
     problem.student.module.eval()
     with pytest.raises(UsageError, match="evaluation mode"):

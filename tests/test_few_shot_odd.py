@@ -26,8 +26,8 @@ def rows(x: Tensor, ways: int) -> Batch:
 
 
 def episode(support: Tensor, query: Tensor, ways: int) -> Episode:
-    spoilt = torch.zeros(len(support), dtype=torch.bool)
-    return Episode(rows(support, ways), rows(query, ways), spoilt)
+    corrupted = torch.zeros(len(support), dtype=torch.bool)
+    return Episode(rows(support, ways), rows(query, ways), corrupted)
 
 
 @pytest.mark.parametrize("ways", [2, 3])

@@ -163,12 +163,12 @@ def masked(
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.rand(len(pairs), generator=generator) < pair_rate
 
-    def spoilt(tokens: Sequence[int]) -> list[int]:
+    def with_gaps(tokens: Sequence[int]) -> list[int]:
         hits = (torch.rand(len(tokens), generator=generator) < token_rate).tolist()
         return [MASK if hit and t != END else t for t, hit in zip(tokens, hits, strict=True)]
 
     sources, targets = (
-        [spoilt(tokens) if hit else tokens for tokens, hit in zip(side, chosen, strict=True)]
+        [with_gaps(tokens) if hit else tokens for tokens, hit in zip(side, chosen, strict=True)]
         for side in pairs.sides
     )
     return replace(pairs, sources=sources, targets=targets), chosen
@@ -274,9 +274,11 @@ class PairBatches(_SortedBatches):
 
     def _batch(self, rows: Tensor, seed: int) -> Batch:
         pairs = self.pairs.rows(rows)
-        given = [[START, *tokens[:-1]] for tokens in pairs.targets]
+        shifted = [[START, *tokens[:-1]] for tokens in pairs.targets]
         length = max(map(len, [*pairs.sources, *pairs.targets]))
-        inputs = torch.stack([_padded(side, length, PAD) for side in (pairs.sources, given)], 1)
+        inputs = torch.stack(
+            [_padded(side, length, PAD) for side in (pairs.sources, shifted)], 1
+        )
         targets, on = _padded(pairs.targets, length, IGNORED), self.device
         return Batch(inputs.to(on), targets.to(on), pairs.ids.to(on), seed)
 

@@ -64,7 +64,7 @@ def learned_to_keep(seed: int, settings: Episodes, device: torch.device) -> Meth
     material = material_of(settings, seed)
     images = image_format(material)
     streams = open_streams(material, train_settings_of(settings), seed, device)
-    with seeded(seed, torch.device("cpu")):
+    with seeded(seed):
         teacher = KeepOrDrop(KeepProbability(images.classes)).to(device)
     episodes = rewarded(
         lambda number: student_of(settings, images, mixed_seed(seed, number), device),

@@ -64,7 +64,7 @@ def _column(table: str, data: str, noise: str, mini: Settings, paper: Settings) 
         "where": f"{table}, {images}, {rate}",
         "table": table,
         "printed": {(arm, "error"): (f"{images} / {row}", rate) for arm, row in ROWS.items()},
-        "settings": {name: replace(of, noise=noise) for name, of in scales.items()},
+        "settings": {name: replace(scale, noise=noise) for name, scale in scales.items()},
     }
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import SGD, Adam
 
 from papers.framework.settings import RecipeSettings, Shares, Student
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.models import internal_state
 from tutelage.models.catalogue import Images, build_student
@@ -189,7 +189,7 @@ def build_tutor(
 ) -> Tutor:
     """A fresh student of a seed with its teacher."""
     student, rule = student_of(settings, images, seed, device)
-    with seeded(seed, torch.device("cpu")):
+    with seeded(seed):
         teacher = method.build(student, images).to(device)
     run: dict[str, Any] = {"total_steps": steps, "objective": method.objective, "seed": seed}
     if method.signal is not None:
@@ -244,10 +244,10 @@ def check_arms(methods: Mapping[str, Method], settings: Settings) -> None:
         except UsageError:
             raise
         except (RuntimeError, ValueError) as error:  # torch's own, by any layer
-            reason = " ".join(str(error).split())
             raise UsageError(
                 f"{settings.student} taught by {arm} cannot be made for "
-                f"{images.size}x{images.size} images of {images.channels} channels: {reason}"
+                f"{images.size}x{images.size} images of {images.channels} channels: "
+                f"{in_one_line(error)}"
             ) from error
 
 

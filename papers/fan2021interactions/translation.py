@@ -14,11 +14,11 @@ from papers.data.text import PairBatches
 from papers.fan2021interactions.translators import (
     TranslationSettings,
     build_translator,
+    corrupted,
     mean_loss,
     pretrained,
     read_material,
     separation,
-    spoilt,
     translation_bleu,
 )
 from papers.framework.recipe import Outcome, Plot, Recipe, above, below, curves, expectation
@@ -65,7 +65,7 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
     """Fine-tune a student, from where all begin, and see what it is worth."""
     noise, name = arm.split(".")
     material = read_material(settings)
-    pairs, wrong = spoilt(noise, settings, material.train)
+    pairs, wrong = corrupted(noise, settings, material.train)
     if name == "right-only":
         pairs = pairs.rows((~wrong).nonzero().flatten())
     student = build_translator(settings, len(material.vocabulary)).to(device)

@@ -29,7 +29,7 @@ from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.text.vocabulary import END, PAD, START, Vocabulary
 
 HEADS = 4  # of attention, which share a state
-SPOILT_AT = 1  # seed of what is spoilt, one for all, since they begin with the same student
+CORRUPTION_SEED = 1  # one for all, since they begin with the same student
 
 
 @dataclass(frozen=True)
@@ -107,18 +107,18 @@ def read_material(settings: TranslationSettings) -> Material:
     return Material(words, first, second, third, list(test.targets))
 
 
-def spoilt(noise: str, settings: TranslationSettings, right: Pairs) -> tuple[Pairs, Tensor]:
-    """Spoil some pairs."""
+def corrupted(noise: str, settings: TranslationSettings, right: Pairs) -> tuple[Pairs, Tensor]:
+    """Corrupt some pairs."""
     if noise == "masked":
-        return masked(right, settings.pair_rate, settings.token_rate, seed=SPOILT_AT)
+        return masked(right, settings.pair_rate, settings.token_rate, seed=CORRUPTION_SEED)
     if noise == "mispaired":
-        return mispaired(right, settings.mispaired, seed=SPOILT_AT)
+        return mispaired(right, settings.mispaired, seed=CORRUPTION_SEED)
     return right, torch.zeros(len(right), dtype=torch.bool)
 
 
 def build_translator(settings: TranslationSettings, words: int) -> Translator:
     """Build a Transformer that begins the same each time."""
-    with seeded(0, torch.device("cpu")):
+    with seeded(0):
         return marian(
             words,
             (PAD, START, END),
@@ -136,7 +136,7 @@ def _first(
 ) -> dict[str, Tensor]:
     # from all pairs, right or wrong, without a teacher
     material, place = read_material(settings), torch.device(device)
-    pairs, _ = spoilt(noise, settings, material.train)
+    pairs, _ = corrupted(noise, settings, material.train)
     student = build_translator(settings, len(material.vocabulary)).to(place)
     rule = Adam(student.parameters(), settings.first_lr, (0.9, 0.98))
     warm_up = settings.warm_up

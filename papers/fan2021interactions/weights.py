@@ -82,7 +82,7 @@ def label_quality(labels: Tensor, probabilities: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def probabilities(trained: Trained, batches: Batches) -> Tensor:
+def class_probabilities(trained: Trained, batches: Batches) -> Tensor:
     """What the student makes of some images, in evaluation mode."""
     student = trained.tutor.student.eval()
     found = [logits_of(student(batch.inputs)) for batch in batches.whole(EVAL_BATCH_SIZE)]
@@ -101,7 +101,7 @@ def out_of_sample(seed: int, settings: Settings, device: torch.device) -> Unseen
         part = replace(material, train=material.train.rows(kept), truth=truth)
         student = train_on(part, PLAIN, seed, settings, device)
         left_out = replace(student.streams.train, examples=material.train.rows(rows))
-        found[rows] = probabilities(student, left_out)
+        found[rows] = class_probabilities(student, left_out)
         students.append(student)
     return Unseen(found, tuple(students))
 
@@ -179,7 +179,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     if arm == OUT_OF_SAMPLE:
         return _unseen(seed, settings, device)
     trained = train(METHODS[arm], seed, settings, device)
-    seen, own = trained.evaluate(), probabilities(trained, trained.streams.train)
+    seen, own = trained.evaluate(), class_probabilities(trained, trained.streams.train)
     facts = _facts(seen.weights, seen.losses, own, trained.material)
     metrics = facts | {"error": trained.errors()["error"]}
     return Outcome(metrics, trained.series, _pictures(trained, seen, seed))

@@ -1,13 +1,12 @@
 """Arguments of ``python -m papers reproduce``; imports no torch, so that ``--help`` is fast."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage_cli.terminal import Output
 
 HOURS = "hours"
@@ -63,9 +62,9 @@ class Reproduce:
 
 def check(args: Reproduce) -> None:
     """Refuse what can be refused without the recipe."""
-    check_word("scale", args.scale, SCALES)
-    check_word("backend", args.backend, BACKENDS)
-    check_word("device", args.device, DEVICES)
+    require_known("Unknown scale", args.scale, SCALES)
+    require_known("Unknown backend", args.backend, BACKENDS)
+    require_known("Unknown device", args.device, DEVICES)
     for name, value in (("seeds", args.seeds), ("jobs", args.jobs)):
         if value is not None and value < 1:
             raise UsageError(f"{name} must be at least 1, got {value}.")
@@ -74,9 +73,3 @@ def check(args: Reproduce) -> None:
             "--set changes the settings of the scale, so its results are not those of the "
             "scale: name a folder of their own with --out."
         )
-
-
-def check_word(kind: str, word: str, allowed: Iterable[str]) -> None:
-    """Refuse a word that is not among those allowed."""
-    if word not in allowed:
-        raise UsageError(f"Unknown {kind} '{word}'. {nearest(word, allowed)}")

@@ -55,9 +55,9 @@ def _draw(plot: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[Chart, s
     return drawn.properties(title=title), said
 
 
-def _lines(of: Mapping[str, Sequence[str]], series: Mapping[str, Any]) -> list[Line]:
-    found, looks = [], styles.arm_styles(list(of))
-    for name, (arm, quantity) in of.items():
+def _lines(plotted: Mapping[str, Sequence[str]], series: Mapping[str, Any]) -> list[Line]:
+    found, looks = [], styles.arm_styles(list(plotted))
+    for name, (arm, quantity) in plotted.items():
         seeds = series.get(arm, {}).get(quantity, [])
         columns: dict[int, list[float]] = {}
         for values in filter(None, seeds):
@@ -144,8 +144,8 @@ def _scatter(drawing: Mapping[str, Any]) -> alt.Chart:
     look = [channels.fill, channels.shape]
     if not groups:
         look = [alt.Fill("of:Q", title=title, scale=_shades(VALUES), legend=_bar())]
-    of = [str(groups.index(c)) for c in colours] if groups else colours
-    points = zip(drawing["x"], drawing["y"], of, strict=True)
+    keys = [str(groups.index(c)) for c in colours] if groups else colours
+    points = zip(drawing["x"], drawing["y"], keys, strict=True)
     rows = [{"x": x, "y": y, "of": c} for x, y, c in points]
     across, up = drawing["labels"]
     chart = alt.Chart(_data(rows), width=WIDTH - 40, height=HEIGHT)

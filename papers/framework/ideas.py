@@ -1,4 +1,4 @@
-"""What the idea of each paper is worth, compared with simpler ways to use the same data."""
+"""What the idea of each paper is worth, compared with simpler methods on the same data."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -54,10 +54,10 @@ PUBLISHED_WEIGHINGS = (
     "focal",
     "gce",
 )
-"""published ways of weighing examples that are neither of these papers nor controls"""
+"""published methods of weighing examples that are neither of these papers nor controls"""
 INTERNAL = "internal states, I0 + M0"
 MARGIN = "the same on margin and loss (ours)"
-PUBLISHED = "other published ways of weighing"
+PUBLISHED = "other published methods of weighing"
 SPACES = (("cifar10", "wl"), ("cifar10", "ra"), ("cifar100", "wl"), ("cifar100", "ra"))
 IDEAS = (
     Idea(
@@ -89,7 +89,7 @@ IDEAS = (
         for arm, shots in (
             ("1-shot", "one example a class"),
             ("5-shot", "five"),
-            ("5-shot-spoilt", "five, some spoilt"),
+            ("5-shot-corrupted", "five, some corrupted"),
         )
     ),
     *(
@@ -201,8 +201,10 @@ def compare_ideas(root: Path) -> list[IdeaComparison]:
 def _values(arms: Mapping[str, Any], idea: Idea) -> dict[str, list[float]]:
     """Values in percent by arm, of the seeds that all have; without arms with a failed seed."""
     columns = {
-        arm: [100 * one[PAYS_METRIC] for one in of] if isinstance(of, list) else of[idea.metric]
-        for arm, of in arms.items()
+        arm: [100 * one[PAYS_METRIC] for one in column]
+        if isinstance(column, list)
+        else column[idea.metric]
+        for arm, column in arms.items()
         if arm in (*idea.arms, *idea.alternatives)
     }
     whole = {arm: values for arm, values in columns.items() if None not in values}
@@ -212,7 +214,7 @@ def _values(arms: Mapping[str, Any], idea: Idea) -> dict[str, list[float]]:
 
 def _compared(idea: Idea, values: Mapping[str, Sequence[float]]) -> IdeaComparison:
     sign = -1 if idea.lower_is_better else 1
-    means = {arm: fmean(of) for arm, of in values.items()}
+    means = {arm: fmean(column) for arm, column in values.items()}
     arm, alternative = (
         max((one for one in arms if one in means), key=lambda one: sign * means[one])
         for arms in (idea.arms, idea.alternatives)

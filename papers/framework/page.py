@@ -113,13 +113,13 @@ def _ideas(ideas: Sequence[IdeaComparison]) -> list[str]:
 
 def idea_cells(found: IdeaComparison) -> tuple[str, ...]:
     """A row of the table of ideas in words."""
-    idea, of = found.idea, found.versus_best
-    gain, interval = map(_signed, (found.versus_plain, of))
+    idea, versus = found.idea, found.versus_best
+    gain, interval = map(_signed, (found.versus_plain, versus))
     best, alternative = (
         f"{found.arm} {found.mean:.1f}",
         f"{found.alternative} {found.alternative_mean:.1f}",
     )
-    better = "the idea" if of.above else found.alternative if of.below else "undecided"
+    better = "the idea" if versus.above else found.alternative if versus.below else "undecided"
     return (
         idea.name,
         idea.result,
@@ -128,7 +128,7 @@ def idea_cells(found: IdeaComparison) -> tuple[str, ...]:
         gain,
         alternative,
         interval,
-        f"{of.n}",
+        f"{versus.n}",
         better,
     )
 

@@ -76,8 +76,8 @@ class Plan(NamedTuple):
 def plan(recipe: Recipe, args: Reproduce) -> Plan:
     """What was args, as jobs."""
     base, seeds = _at_scale(recipe, args.scale)
-    given = dict(_pair(text) for text in args.set)
-    settings = replaced(base, given, "--set")
+    changes = dict(_pair(text) for text in args.set)
+    settings = replaced(base, changes, "--set")
     before = to_plain(base)
     changed = {k: v for k, v in to_plain(settings).items() if v != before[k]}
     if args.device == "cuda" and not torch.cuda.is_available():

@@ -88,9 +88,9 @@ class Recipe:
 
     def _check_scales(self) -> None:
         needed = set(SCALES) - {HOURS}
-        for given in (self.settings.keys() - {HOURS}, self.minutes.keys()):
-            if given != needed:
-                raise ValueError(f"{self.name}: scales {set(given)}; needed: {needed}.")
+        for scales in (self.settings.keys() - {HOURS}, self.minutes.keys()):
+            if scales != needed:
+                raise ValueError(f"{self.name}: scales {set(scales)}; needed: {needed}.")
 
     def _check_names(self) -> None:
         if odd := [arm for arm in self.arms if not re.fullmatch(r"[\w.+-]+", arm)]:

@@ -1,14 +1,13 @@
 """One reproduction, from its arguments to what is printed, with a progress display."""
 
-import contextlib
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from papers.framework import page
 from papers.framework.args import Reproduce
@@ -20,7 +19,7 @@ from papers.framework.results import Row, result, rows, store
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_error
 from tutelage_cli.runner.run_folder import sweep
-from tutelage_cli.terminal import Pace, clock, listed, say, say_table
+from tutelage_cli.terminal import Pace, clock, listed, progress_bar, say, say_table, showing
 
 POLLED_EVERY = 0.25  # seconds between two checks of the jobs' files
 PRINTED_EVERY = 60.0  # seconds between two lines while no job ends, where no bar shows it
@@ -28,25 +27,10 @@ MOST_FIGURES, MOST_FAILURES = 3, 10
 """metrics of a finished job and failed jobs that are printed, at most"""
 
 
-@contextlib.contextmanager
-def watching(console: Console, jobs: Sequence[Job]) -> Iterator[None]:
-    """Show which jobs are finished until the block ends, whatever process they run in."""
-    done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(console, jobs, done), daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
-
-
 def _watch(console: Console, jobs: Sequence[Job], done: threading.Event) -> None:
     # a bar on a terminal; elsewhere a line for each job, and one a minute
     pace, waiting, printed, last = Pace(), list(jobs), 0.0, False
-    text = TextColumn("{task.description}", markup=False)
-    columns = TextColumn("jobs"), BarColumn(bar_width=20), MofNCompleteColumn(), text
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with progress_bar(console, "jobs") as progress:
         bar = progress.add_task("", total=len(jobs))
         if progress.disable:
             say(console, f"running {len(jobs)} jobs: every arm with every seed")
@@ -122,7 +106,7 @@ def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -
         before = f"{there} of {len(todo.jobs)} jobs were finished before: {todo.folder}"
         say(console, before)
     if jobs:
-        with watching(console, jobs):
+        with showing(partial(_watch, console, jobs)):
             failures = run_jobs(todo, jobs, backend=args.backend, at_once=args.jobs)
     content = result(todo, failures)
     files = [store(todo.root, content)]

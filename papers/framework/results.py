@@ -72,7 +72,10 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "hardware": sorted({record["hardware"] for record in found}),
         "versions": _versions(found),
         "seconds": round(sum(record["seconds"] for record in found), 1),
-        "series": {a: {s: v for s, v in of.items() if any(v)} for a, of in series.items()},
+        "series": {
+            a: {s: v for s, v in lines_of_arm.items() if any(v)}
+            for a, lines_of_arm in series.items()
+        },
         "plots": [plot._asdict() for plot in recipe.plots],
         "drawings": _drawings(plan, records),
     }

@@ -39,12 +39,12 @@ class Translator(nn.Module):
 
     def forward(self, pairs: Tensor) -> Tensor:
         """Logits of every next target token."""
-        source, given = pairs.unbind(1)
+        source, shifted = pairs.unbind(1)
         padding = self.model.config.pad_token_id
         hidden = self.model.model(
-            input_ids=source, attention_mask=source != padding, decoder_input_ids=given
+            input_ids=source, attention_mask=source != padding, decoder_input_ids=shifted
         ).last_hidden_state
-        self.state(hidden, given != padding)
+        self.state(hidden, shifted != padding)
         logits = self.model.lm_head(hidden)
         bias = getattr(self.model, "final_logits_bias", None)
         return logits if bias is None else logits + bias

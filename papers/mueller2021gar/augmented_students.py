@@ -73,9 +73,9 @@ class KeepEffect:
     def add(self, teacher: LearnedAugmentation, batch: Batch, rewards: Tensor) -> None:
         """Count a step."""
         count, actions = teacher.draw(batch.seed, batch.ids)
-        given = np.arange(teacher.most) < count[:, None]
-        each = np.broadcast_to(rewards.double().cpu().numpy()[:, None], given.shape)
-        for total, where in ((self.done, actions.kept), (self.dropped, given & ~actions.kept)):
+        drawn = np.arange(teacher.most) < count[:, None]
+        each = np.broadcast_to(rewards.double().cpu().numpy()[:, None], drawn.shape)
+        for total, where in ((self.done, actions.kept), (self.dropped, drawn & ~actions.kept)):
             np.add.at(total[:, 0], actions.operation[where], each[where])
             np.add.at(total[:, 1], actions.operation[where], 1)
 

@@ -31,7 +31,7 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Params
 from tutelage_cli.claims import Claim, Comparison
 
-CLASSES, PARTS = 10, 10
+CLASSES, SPLITS = 10, 10
 
 
 class Material(NamedTuple):
@@ -51,7 +51,7 @@ def material(name: str, size: int, seed: int, device: torch.device) -> Material:
     for _ in range(3):
         images = torch.randn(size, 3, 32, 32, generator=draws)
         labels = torch.randint(CLASSES, (size,), generator=draws)
-        rows = torch.randint(size * PARTS, (size,), generator=draws)
+        rows = torch.randint(size * SPLITS, (size,), generator=draws)
         batches.append(Batch(images.to(device), labels.to(device), rows.to(device)))
     return Material(student, rule, cycle(batches))
 
@@ -74,7 +74,7 @@ def plain(material: Material) -> Once:
 def rewarded(method: Alignment, material: Material) -> Once:
     """A step that gives the rewards of the step before, and teaches a sampler by them."""
     device = next(material.student.parameters()).device
-    sampler = SplitSampler([len(next(material.batches).ids)] * PARTS).to(device)
+    sampler = SplitSampler([len(next(material.batches).ids)] * SPLITS).to(device)
     learner = Adam(sampler.parameters(), 0.1)
     signal = GradientAlignment(method)
     tutor = Tutor(material.student, material.optimizer, sampler, learner, signal=signal)

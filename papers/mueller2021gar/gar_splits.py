@@ -25,19 +25,19 @@ from tutelage.types import Batch
 from tutelage_cli.claims import Claim, Comparison
 from tutelage_cli.data.images import ImageSet
 
-Spoilt = Literal["labels", "images"]
+Corrupted = Literal["labels", "images"]
 
 
 class Parts(NamedTuple):
-    """N = K * size examples, part after part; part 0 is the spoilt one."""
+    """N = K * size examples, part after part; part 0 is the corrupted one."""
 
     images: UInt8[Tensor, "N channels H W"]
     labels: Int64[Tensor, "N"]
     size: int  # examples in a part
 
 
-def spoilt_parts(
-    data: ImageSet, examples: int, parts: int, *, spoil: Spoilt, seed: int
+def corrupted_parts(
+    data: ImageSet, examples: int, parts: int, *, corrupt: Corrupted, seed: int
 ) -> Parts:
     """Random parts, the first with labels or images that say nothing."""
     size = examples // parts
@@ -49,7 +49,7 @@ def spoilt_parts(
     draws = torch.Generator().manual_seed(seed)
     chosen = data.rows(torch.randperm(len(data), generator=draws)[: size * parts])
     images, labels = chosen.images, chosen.labels
-    if spoil == "labels":
+    if corrupt == "labels":
         labels[:size] = torch.randint(len(data.classes), (size,), generator=draws)
     else:
         pixels = images[size : 2 * size].float()
@@ -118,11 +118,11 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     """Train one student with one seed."""
     name, reward, noise = arm.split(".")
     kind, lr = NETWORKS[name]
-    spoil: Spoilt = "images" if noise == "images" else "labels"
+    corrupt: Corrupted = "images" if noise == "images" else "labels"
     data, cut = splits("cifar10").train, (settings.examples, settings.parts)
-    made = spoilt_parts(data, *cut, spoil=spoil, seed=mixed_seed(seed, 1))
+    made = corrupted_parts(data, *cut, corrupt=corrupt, seed=mixed_seed(seed, 1))
     parts = Parts(made.images.to(device), made.labels.to(device), made.size)
-    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 0)):
         student = _network(kind).to(device)
     sampler = SplitSampler([parts.size] * settings.parts).to(device)
     tutor = Tutor(

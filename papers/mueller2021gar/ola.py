@@ -22,6 +22,7 @@ from papers.framework.recipe import (
     expectation,
 )
 from papers.mueller2021gar.augmented_students import Settings, kept, splits, train
+from papers.students import correlation
 from tutelage_cli.claims import Claim
 
 SPACES = {"wl": "wide-long", "ra": "standard"}  # the paper's words for search spaces
@@ -190,12 +191,12 @@ def run_policy(arm: str, seed: int, settings: Settings, device: torch.device) ->
     trained = train("cifar10", arm, SPACE, settings, seed, device)
     teacher = trained.teacher
     assert teacher is not None
-    logits = teacher.keep.detach().double().cpu().numpy()
+    logits = teacher.keep.detach().double().cpu()
     effect = trained.effect.difference(len(logits))
     policy, levels = teacher.policy(), np.arange(teacher.space.levels)
     metrics = {
-        "keep_correlation": correlation(logits, effect),
-        "keep_spread": float(logits.std()),
+        "keep_correlation": correlation(logits, torch.from_numpy(effect), constant=0.0),
+        "keep_spread": float(logits.std(correction=0)),
         "mean_operations": float(policy.how_many @ np.arange(1, teacher.most + 1)),
         "mean_level": float((policy.strength @ levels)[teacher.space.has_strength].mean()),
         "test_accuracy": trained.test["test_accuracy"],
@@ -211,13 +212,6 @@ def run_policy(arm: str, seed: int, settings: Settings, device: torch.device) ->
         colour="operation",
     )
     return Outcome(metrics, series, {"operations": drawing})
-
-
-def correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Pearson's correlation; 0 where one of the two does not vary."""
-    if not one.std() or not other.std():
-        return 0.0
-    return float(np.corrcoef(one, other)[0, 1])
 
 
 POLICY = Recipe(

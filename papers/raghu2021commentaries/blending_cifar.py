@@ -239,12 +239,11 @@ BASELINES = {
     "mixup": "mixup",
     "shuffled": "its own grid shuffled",
 }
-CIFAR100 = Recipe(
+CIFAR100 = replace(
+    CIFAR10,
     name="commentaries-blending-cifar100",
     title="Students under a learned blending of a hundred classes do best, in both numbers.",
-    paper="commentaries",
     where="Tables 2 and C.1, CIFAR-100",
-    arms=ARMS,
     metrics=METRICS,
     settings={
         "smoke": Settings(
@@ -254,7 +253,6 @@ CIFAR100 = Recipe(
         "gpu": Settings("cifar100", train=20_000, joint_epochs=6, epochs=12),
         "paper": Settings("cifar100"),
     },
-    minutes={"smoke": 0.5, "mini": 8, "gpu": 6, "paper": 130},
     run=run,
     claims=tuple(
         Claim(
@@ -263,8 +261,6 @@ CIFAR100 = Recipe(
         )
         for arm, name in BASELINES.items()
     ),
-    table="Table C.1",
     printed=cells("CIFAR100"),
     plots=(LOSSES, FRACTION),
-    prepare=lambda settings: splits(settings.data),
 )

@@ -154,7 +154,7 @@ def _commentary(
     # a network that has learned, and the held-out losses meanwhile; once in each process
     parts = _parts(settings, seed, device)
     channels, size = parts.train.examples.images.shape[1:3]
-    with seeded(mixed_seed(seed, 3), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 3)):
         network = TwoBlockCNN(channels + iteration, 1, size).to(device)
     teacher = Curriculum(network, iteration=iteration)
     judge = next(parts.held_out.whole(settings.held_out))
@@ -297,17 +297,11 @@ CIFAR10 = Recipe(
 SETTINGS = {
     scale: replace(settings, data="cifar100") for scale, settings in CIFAR10.settings.items()
 }
-CIFAR100 = Recipe(
+CIFAR100 = replace(
+    CIFAR10,
     name="commentaries-curriculum-cifar100",
     title="Under a learned curriculum new students of a hundred classes are ahead.",
-    paper="commentaries",
     where="Figures 2 and 3, CIFAR-100",
-    arms=ARMS,
-    metrics=METRICS,
     settings=SETTINGS | {"smoke": replace(SETTINGS["smoke"], train=100, held_out=100)},
-    minutes={"smoke": 0.5, "mini": 7, "gpu": 10, "paper": 360},
-    run=taught,
     claims=better_areas(),
-    plots=plots(),
-    prepare=lambda settings: splits(settings.data),
 )

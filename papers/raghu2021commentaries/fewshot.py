@@ -1,7 +1,7 @@
 """Weights for the few examples of a task, learned together with where its student starts.
 
 Raghu et al. 2021, Tables 1 and B.1: MAML on CIFAR-FS, alone and with example weights. The arms
-whose support images are partly spoilt are ours. Figures: ``docs/results.md``.
+whose support images are partly corrupted are ours. Figures: ``docs/results.md``.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,7 @@ from torch import Tensor
 from torch.optim import SGD, Adam
 
 from papers.data.few_shot.benchmarks import ClassParts, few_shot
-from papers.data.few_shot.episodes import (
-    Episodes,
-    mean_and_interval,
-)
+from papers.data.few_shot.episodes import Episodes, mean_and_interval
 from papers.few_shot import accuracy, adapt, adaptation, learn_start, weights_at
 from papers.framework.recipe import Outcome, Plot, Recipe, above, expectation
 from papers.framework.settings import RecipeSettings, Share
@@ -57,17 +54,17 @@ class Settings(RecipeSettings):
     test_steps: int = 15
     lr: float = 0.01  # of SGD on a support set
     start_steps: int = 15_000  # of the start and of the teacher
-    spoilt_start_steps: int = 15_000  # the same, in the arms with spoilt images
+    corrupted_start_steps: int = 15_000  # the same, in the arms with corrupted images
     start_lr: float = 1e-3  # of Adam on both
     group: int = 4  # tasks for each of these steps
     tested: int = 1000  # tasks
-    spoilt: Share = 0.4
+    corrupted: Share = 0.4
     """probability that a support image's pixels are shuffled, in the arms that say so"""
 
 
 def source(arm: str) -> Source:
-    """What an arm's tasks are drawn from: photographs, or characters where some are spoilt."""
-    return _source("omniglot" if "spoilt" in arm else "cifar-fs")
+    """What an arm's tasks are drawn from: photographs, or characters, some corrupted."""
+    return _source("omniglot" if "corrupted" in arm else "cifar-fs")
 
 
 @cache
@@ -81,7 +78,7 @@ def _source(benchmark: str) -> Source:
 def task_for(arm: str, settings: Settings, seed: int, device: torch.device) -> BilevelProblem:
     """A student at a random start, and a teacher that knows nothing yet."""
     channels, side = source(arm).other.images.shape[1:3]
-    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 0)):
         student = FourBlockCNN(channels, WAYS, side, width=settings.width).to(device)
         blocks = FourBlocks(channels + 1, side, width=settings.width)
         weights = SupportWeights(blocks, features=blocks.features, classes=WAYS).to(device)
@@ -95,10 +92,10 @@ def episodes_for(
     arm: str, images: ImageSet, settings: Settings, seed: int, device: torch.device
 ) -> Episodes:
     """The tasks of an arm."""
-    spoilt = settings.spoilt if "spoilt" in arm else 0.0
+    corrupted = settings.corrupted if "corrupted" in arm else 0.0
     mean, std = source(arm)[2:]
     return Episodes(
-        images, WAYS, int(arm[0]), settings.queries, seed, mean, std, device, spoilt
+        images, WAYS, int(arm[0]), settings.queries, seed, mean, std, device, corrupted
     )
 
 
@@ -115,18 +112,18 @@ def accuracies(problem: BilevelProblem, episodes: Episodes, settings: Settings) 
 def weight_metrics(
     problem: BilevelProblem, episodes: Episodes, settings: Settings
 ) -> dict[str, float]:
-    """What the teacher makes of good and of spoilt examples, at the first step of a student."""
-    weights, spoilt = [], []
+    """Weights of good and of corrupted examples at the first step of a student."""
+    weights, corrupted = [], []
     for episode in episodes.tasks(settings.tested):
         steps = adaptation(problem, episode.support, 1, total_steps=settings.steps, seed=0)
         weights.append(weights_at(problem, steps[0]).cpu())
-        spoilt.append(episode.spoilt.cpu())
-    every, bad = torch.stack(weights), torch.stack(spoilt)
+        corrupted.append(episode.corrupted.cpu())
+    every, bad = torch.stack(weights), torch.stack(corrupted)
     good = float(every[~bad].mean())
     found = float(every[bad].mean()) if bad.any() else 1.0
     return {
         "good_weight": good,
-        "spoilt_weight": found,
+        "corrupted_weight": found,
         "weight_ratio": good / found,
         "weight_spread": float(every.std(1).mean()),
     }
@@ -135,7 +132,7 @@ def weight_metrics(
 ARMS = (
     *("1-shot.maml", "1-shot.weights"),
     *("5-shot.maml", "5-shot.weights", "5-shot.first-order"),
-    *("5-shot-spoilt.maml", "5-shot-spoilt.weights"),
+    *("5-shot-corrupted.maml", "5-shot-corrupted.weights"),
 )
 """what the tasks are like, and what is learned"""
 TASKS_OF_TEST = 1  # seed of the tasks that test: the same for every arm and seed
@@ -150,7 +147,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     if arm.endswith("first-order"):
         signal = Replayed(settings.steps, product=FirstOrder())
     size = settings.group
-    count = settings.spoilt_start_steps if "spoilt" in arm else settings.start_steps
+    count = settings.corrupted_start_steps if "corrupted" in arm else settings.start_steps
     params = [*problem.student.module.parameters(), *problem.teacher.parameters()]
     steps = learn_start(
         problem,
@@ -176,8 +173,8 @@ def _tested(
     measured["accuracy_digits"] = mean_and_interval(accuracies(problem, other, settings)).mean
     weighs = isinstance(problem.teacher, SupportWeights)
     others = (Plain(), Permuted(problem.teacher)) if weighs else ()
-    ways = [accuracies(replace(problem, teacher=teacher), test, settings) for teacher in others]
-    off, permuted = [mean_and_interval(way).mean for way in ways] or [found.mean] * 2
+    each = [accuracies(replace(problem, teacher=teacher), test, settings) for teacher in others]
+    off, permuted = [mean_and_interval(a).mean for a in each] or [found.mean] * 2
     measured |= {"accuracy_off": off, "accuracy_permuted": permuted}
     return measured | weight_metrics(problem, test, settings)
 
@@ -189,14 +186,14 @@ def _binned(losses: Sequence[float]) -> list[float]:
     return [sum(part) / len(part) for part in parts]
 
 
-SPOILT = "5-shot-spoilt.weights"
+CORRUPTED = "5-shot-corrupted.weights"
 MINI = Settings(
     width=16,
     queries=10,
     test_steps=10,
     lr=0.1,
     start_steps=50,
-    spoilt_start_steps=150,
+    corrupted_start_steps=150,
     start_lr=2e-3,
     group=2,
     tested=40,
@@ -214,7 +211,7 @@ RECIPE = Recipe(
         "accuracy_off": "as the first, weights not used at test, %",
         "accuracy_permuted": "as the first, each support example with another one's weight, %",
         "good_weight": "mean weight of support examples that were left as they are",
-        "spoilt_weight": "mean weight of those that were spoilt; 1 where none is",
+        "corrupted_weight": "mean weight of those that were corrupted; 1 where none is",
         "weight_ratio": "of the two",
         "weight_spread": "standard deviation of weights within a support set",
     },
@@ -225,13 +222,13 @@ RECIPE = Recipe(
             steps=2,
             test_steps=2,
             start_steps=2,
-            spoilt_start_steps=2,
+            corrupted_start_steps=2,
             group=1,
             tested=2,
         ),
         "mini": MINI,
         "gpu": replace(
-            MINI, width=32, queries=15, start_steps=150, spoilt_start_steps=150, tested=100
+            MINI, width=32, queries=15, start_steps=150, corrupted_start_steps=150, tested=100
         ),
         "paper": Settings(),
     },
@@ -245,18 +242,18 @@ RECIPE = Recipe(
             + above("accuracy", "5-shot.weights", "5-shot.maml"),
         ),
         expectation(
-            "Where some support images are spoilt, the weights find them, and raise the "
+            "Where some support images are corrupted, the weights find them, and raise the "
             "accuracy above that of the start alone.",
-            above("weight_ratio", SPOILT, 1.5)
-            + above("accuracy", SPOILT, "5-shot-spoilt.maml"),
+            above("weight_ratio", CORRUPTED, 1.5)
+            + above("accuracy", CORRUPTED, "5-shot-corrupted.maml"),
         ),
         expectation(
             "There, weights that belong to other examples of the support set do worse by more "
             "than a point.",
-            above("accuracy", SPOILT, (SPOILT, "accuracy_permuted"), margin=1.0),
+            above("accuracy", CORRUPTED, (CORRUPTED, "accuracy_permuted"), margin=1.0),
         ),
         expectation(
-            "Where nothing is spoilt, the weights cost less than three points.",
+            "Where nothing is corrupted, the weights cost less than three points.",
             above("accuracy", "1-shot.weights", "1-shot.maml", margin=-3.0)
             + above("accuracy", "5-shot.weights", "5-shot.maml", margin=-3.0),
         ),
@@ -282,7 +279,7 @@ RECIPE = Recipe(
             },
             across="twentieth of the run",
         )
-        for shots in ("1-shot", "5-shot", "5-shot-spoilt")
+        for shots in ("1-shot", "5-shot", "5-shot-corrupted")
     ),
     prepare=lambda _settings: [source(arm) for arm in ARMS],
 )

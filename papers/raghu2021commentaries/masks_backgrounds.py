@@ -23,6 +23,7 @@ from papers.raghu2021commentaries.masks_table import (
     middle,
 )
 from papers.students import (
+    accuracy,
     batches_of,
     build_network,
     fit,
@@ -148,11 +149,11 @@ def _evaluate(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float
         )
         logits, true = predictions(tutor.student, seen)
         best = logits.topk(5).indices
-        found[f"{name}_accuracy"] = 100 * float((best[:, 0] == true).float().mean())
+        found[f"{name}_accuracy"] = accuracy(logits, true)
         found[f"{name}_top5"] = 100 * float((best == true[:, None]).any(1).float().mean())
         if name == "test":
             before = (true - 1) % len(test.examples.classes)
-            found["taken_for_background"] = 100 * float((best[:, 0] == before).float().mean())
+            found["taken_for_background"] = accuracy(logits, before)
     return found
 
 

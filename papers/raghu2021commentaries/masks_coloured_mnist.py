@@ -15,11 +15,10 @@ from torch import Tensor
 from papers.framework.recipe import Outcome, Panel, Plot, Recipe, above, below, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.raghu2021commentaries.masks_table import attention_masks, mask_drawing
-from papers.students import batches_of, build_network, endless, joint_tutor
+from papers.students import batches_of, build_network, endless, evaluate, joint_tutor
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import AttentionMask
 from tutelage.training.loops import alternating
-from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.images import Described
@@ -70,17 +69,6 @@ class ShownDigits:
             "blue_distance": float(blue.mean()),
         }
 
-    @torch.no_grad()
-    def accuracy(self, tutor: Tutor) -> float:
-        """Of the student on masked images."""
-        assert isinstance(tutor.teacher, AttentionMask)
-        student, right = tutor.student.eval(), 0
-        for batch in self.batches:
-            answers = student(tutor.teacher.prepare(batch).inputs).argmax(1)
-            right += int((answers == batch.targets).sum())
-        student.train()
-        return 100 * right / len(self.red)
-
 
 def _labelled(part: Described, arm: str) -> Described:
     labels = part.images.labels if arm == "red" else part.facts["blue_label"]
@@ -107,9 +95,8 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     for _ in alternating(tutor, batches, map(judging.draw, count())):
         if tutor.steps % every == 0:
             measured.append(test.measure(masks))
-    accuracy = {"test_accuracy": test.accuracy(tutor)}
     return Outcome(
-        measured[-1] | accuracy,
+        measured[-1] | {"test_accuracy": evaluate(tutor, testing)["test_accuracy"]},
         {name: [one[name] for one in measured] for name in measured[0]},
         {"masks": mask_drawing(shown.images, test.places(masks), settings.sigma)},
     )

@@ -83,7 +83,7 @@ class Places(NamedTuple):
 
 def attention_masks(channels: int, sigma: float, seed: int) -> AttentionMask:
     """Masks by a new U-Net, whose sizes are those of the paper's code."""
-    with seeded(seed, torch.device("cpu")):
+    with seeded(seed):
         network = MaskUNet(channels, width=8, levels=1)
     return AttentionMask(network, sigma=sigma)
 

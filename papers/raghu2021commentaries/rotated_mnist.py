@@ -84,7 +84,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     )
     judge, whole = (next(batches.whole(batches.size)) for batches in (judging, testing))
     shown = _TestImages(whole, test.facts["degrees"].abs())
-    with seeded(mixed_seed(seed, 1), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 1)):
         curriculum = Curriculum(TwoBlockCNN(2, 1, 28)).to(device)
     before = shown.correlations(curriculum)
     losses = [float(e.held_out_loss) for e in learned(curriculum, course, training, judge)]

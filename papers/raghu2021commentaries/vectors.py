@@ -148,7 +148,7 @@ def _learn(
     side = learned.examples.images.shape[-1]
 
     def student(number: int) -> tuple[nn.Module, Adam]:
-        with seeded(mixed_seed(learned.seed, 0, number), torch.device("cpu")):
+        with seeded(mixed_seed(learned.seed, 0, number)):
             trunk = FourBlocks(3, side, width=settings.width)
             sizes = {"outputs": table.shape[1], "auxiliary": settings.vector}
             made = TwoHeads(trunk, features=trunk.features, **sizes).to(learned.device)
@@ -179,7 +179,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     table = material.attributes.to(device)
     judge, shown = (next(batches.whole(batches.size)) for batches in (judging, testing))
     judge = judge._replace(targets=table[judge.ids])
-    with seeded(mixed_seed(seed, 1), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 1)):
         trunk = FourBlocks(3, shown.inputs.shape[-1], width=settings.width)
         network = nn.Sequential(trunk, nn.Linear(trunk.features, settings.vector))
     teacher = AuxiliaryTargets(network).to(device)

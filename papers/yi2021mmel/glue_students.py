@@ -27,7 +27,7 @@ from tutelage.losses.objectives import Objective, cross_entropy, squared_error
 from tutelage.models.text_classifier import SMALL, text_classifier
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.teachers import Plain, StoredCopies, Together, UnlessChanged, predicted
-from tutelage.teachers.worst_case_soft import own_prediction, probabilities
+from tutelage.teachers.worst_case_soft import class_probabilities, own_prediction
 from tutelage.training.tutor import Tutor
 
 METRICS = {
@@ -104,7 +104,7 @@ class _Kind(NamedTuple):
 
 
 _NUMBER = partial(torch.squeeze, dim=1)
-CLASSES = _Kind(cross_entropy, probabilities, partial(torch.argmax, dim=1))
+CLASSES = _Kind(cross_entropy, class_probabilities, partial(torch.argmax, dim=1))
 NUMBERS = _Kind(squared_error, _NUMBER, _NUMBER)
 
 
@@ -115,7 +115,7 @@ def _kind(material: Material) -> _Kind:
 def student_of(settings: Settings, texts: Material, seed: int) -> nn.Module:
     """The student before it has learned anything of the task."""
     name = settings.student or settings.source.model or NEW
-    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 0)):
         if name != NEW:
             kept = {"classes": texts.classes, "dropout": settings.dropout}
             return encoder(name, words=texts.tokenizer, **kept)

@@ -19,7 +19,7 @@ from papers.yi2021mmel.language_models import (
     learned_tokenizer,
     masked_language_model,
 )
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import require_known
 from tutelage.storage.json_files import environment
 from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.text.labelled import LabelledTexts, TextSplits, read_texts
@@ -50,10 +50,7 @@ class Source(RecipeSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.search not in SEARCHES:
-            raise UsageError(
-                f"Unknown search '{self.search}'. {nearest(self.search, SEARCHES)}"
-            )
+        require_known("Unknown search", self.search, SEARCHES)
 
 
 class Material(NamedTuple):

@@ -23,7 +23,7 @@ from papers.data.published.imagenet import Parts, first_classes, open_imagenet
 from papers.data.streamed import Streamed
 from papers.framework.recipe import Outcome, Recipe, above, below
 from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Shares
-from papers.students import find_folder, fit, predictions
+from papers.students import accuracy, find_folder, fit, predictions
 from papers.yi2021mmel.copies import BASELINE, Method, Normalised, Temperature, weigher
 from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
@@ -153,9 +153,8 @@ def trained(
     fit(tutor, batches, settings.epochs, schedule, autocast=cast)
     middles = (b._replace(inputs=b.inputs[:, 0]) for b in testing.whole(256))
     logits, labels = predictions(own, middles)
-    loss = float(F.cross_entropy(logits, labels, reduction="sum")) / len(labels)
-    right = int((logits.argmax(1) == labels).sum())
-    return Outcome({"accuracy": 100 * right / len(labels), "loss": loss})
+    loss = float(F.cross_entropy(logits, labels))
+    return Outcome({"accuracy": accuracy(logits, labels), "loss": loss})
 
 
 def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Module:

@@ -13,13 +13,8 @@ from torch.optim import AdamW
 
 from papers.framework.settings import RecipeSettings
 from papers.students import find_folder
-from tutelage.errors import MissingExtraError, UsageError
-from tutelage.models.pretrained import (
-    in_one_line,
-    refuse_other_tokens,
-    refuse_short,
-    tokenizer_in,
-)
+from tutelage.errors import MissingExtraError, UsageError, in_one_line
+from tutelage.models.pretrained import refuse_other_tokens, refuse_short, tokenizer_in
 from tutelage.models.text_classifier import (
     SMALL,
     TextClassifier,
@@ -123,7 +118,7 @@ def learned_model(
     rule = AdamW(model.parameters(), language.lr, weight_decay=0.01)
     draws = torch.Generator().manual_seed(mixed_seed(seed, 1))
     special = torch.tensor(sorted(tokenizer.all_special_ids))
-    with seeded(mixed_seed(seed, 2), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 2)):
         for step in range(language.steps):
             pace = min((step + 1) / _WARM_UP, 1.0) * max(0.1, 1 - step / language.steps)
             for group in rule.param_groups:
@@ -137,7 +132,7 @@ def empty_model(tokenizer: Any, seed: int) -> Any:
     """The same before it has learned anything."""
     from transformers import BertConfig, BertForMaskedLM
 
-    with seeded(mixed_seed(seed, 0), torch.device("cpu")):
+    with seeded(mixed_seed(seed, 0)):
         return BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **SMALL))
 
 
@@ -148,9 +143,9 @@ def _step(
     gaps = (torch.rand(ids.shape, generator=draws) < GAPS) & ~torch.isin(ids, special)
     if not gaps.any():
         return
-    given = rows.clone()
-    given[:, 0] = ids.masked_fill(gaps, mask)
-    called = arguments(given, typed=False)
+    masked = rows.clone()
+    masked[:, 0] = ids.masked_fill(gaps, mask)
+    called = arguments(masked, typed=False)
     length = called["input_ids"].shape[1]
     hidden = model.bert(**called).last_hidden_state
     logits = model.cls(hidden[gaps[:, :length]])  # words at gaps alone

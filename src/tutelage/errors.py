@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
@@ -57,7 +57,7 @@ class MissingExtraError(ImportError):
         if name is not None and name.partition(".")[0] not in own:
             what = f"{module} cannot be imported without {name}, which is missing. Install both"
         elif isinstance(failed, ImportError) and name is None:
-            reason = " ".join(str(failed).split())
+            reason = in_one_line(failed)
             what = f"{module} is there, but cannot be imported ({reason}). Install it again"
         super().__init__(f"{what} with: pip install '.[{extra}]' in a checkout of tutelage")
 
@@ -76,9 +76,20 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     return f"{question}Allowed: {', '.join(names)}."
 
 
+def require_known(what: str, name: str, allowed: Collection[str]) -> None:
+    """Raise for a name that is not among those allowed; ``what`` begins the message."""
+    if name not in allowed:
+        raise UsageError(f"{what} '{name}'. {nearest(name, allowed)}")
+
+
 def one_line(name: str) -> str:
     r"""A name, which may be any text, in one line: control characters are written as ``\n``."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], name)
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error's message without line breaks."""
+    return " ".join(str(error).split())
 
 
 def first_line(error: BaseException) -> str:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+_CPU = torch.device("cpu")
+
 
 def mixed_seed(*parts: int) -> int:
     """A seed from several integers, dependent on their order and number.
@@ -25,7 +27,7 @@ def mixed_seed(*parts: int) -> int:
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seeded(seed: int, device: torch.device = _CPU) -> Iterator[None]:
     """Seed torch inside and restore its random state afterwards."""
     generators = [torch.default_generator]
     if device.type == "cuda":

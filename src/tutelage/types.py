@@ -181,13 +181,6 @@ class Estimate(NamedTuple):
 
 
 def as_prepared(batch: Batch) -> PreparedBatch:
-    """The batch itself as one that is prepared.
-
-    Args:
-        batch: A batch of B examples.
-
-    Returns:
-        The same B rows.
-    """
+    """The batch itself as one that is prepared."""
     rows = torch.arange(len(batch.ids), device=batch.ids.device)
     return PreparedBatch(batch.inputs, batch.targets, batch.ids, rows, autocast=batch.autocast)

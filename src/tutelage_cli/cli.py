@@ -12,12 +12,7 @@ from typing import Annotated, Any
 import tyro
 from rich.table import Table
 
-from tutelage.errors import (
-    MissingExtraError,
-    UnsupportedStudentError,
-    UsageError,
-    interrupted,
-)
+from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError, interrupted
 from tutelage_cli.commentary.args import Card, Commentary, Export, Learn, Pull, Push, Show
 from tutelage_cli.compare.args import REPORT_HELP, Report
 from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
@@ -98,8 +93,7 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     flags = train_flags(base_settings(words))
     commands = (
         Annotated[
-            Train,
-            tyro.conf.subcommand("train", constructor=flags, description=TRAIN_HELP),
+            Train, tyro.conf.subcommand("train", constructor=flags, description=TRAIN_HELP)
         ]
         | Annotated[Inspect, tyro.conf.subcommand("inspect", description=INSPECT_HELP)]
         | Annotated[Report, tyro.conf.subcommand("report", description=REPORT_HELP)]

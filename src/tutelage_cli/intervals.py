@@ -58,12 +58,9 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def power(effect: float, spread: float, n: int) -> float:
-    """Chance that the 90% interval of n values lies above 0, by the noncentral t distribution.
+    """Chance that the 90% interval of n values, 2 or more, lies above 0.
 
-    Args:
-        effect: True mean of the values.
-        spread: Their true standard deviation, in the unit of ``effect``.
-        n: How many there are, 2 or more.
+    By the noncentral t distribution; ``spread`` is their true standard deviation.
     """
     if spread == 0:
         return float(effect > 0)

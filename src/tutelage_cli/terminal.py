@@ -5,9 +5,11 @@ import math
 import os
 import sys
 import textwrap
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 DASH = "\N{EN DASH}"
@@ -86,6 +89,26 @@ class Pace:
             marks.popleft()
         start, before = marks[0]
         return f"about {clock((now - start) * (total - done) / (done - before))} left"
+
+
+def progress_bar(console: Console, name: str) -> Progress:
+    """A bar with the description of its task on a terminal; nothing in a pipe."""
+    text = TextColumn("{task.description}", markup=False)
+    columns = TextColumn(name), BarColumn(bar_width=20), MofNCompleteColumn(), text
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+@contextmanager
+def showing(show: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run ``show`` in a thread; the event it is given is set when the block ends."""
+    done = threading.Event()
+    watcher = threading.Thread(target=show, args=(done,), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def clock(seconds: float) -> str:

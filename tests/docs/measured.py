@@ -124,7 +124,7 @@ GAINS = (
         unit="BLEU",
     ),
     *_few_shot("few-shot, five each", "5-shot"),
-    *_few_shot("few-shot, five each, some spoilt", "5-shot-spoilt"),
+    *_few_shot("few-shot, five each, some corrupted", "5-shot-corrupted"),
     _reused("commentary of fresh students, ResNet-8", "margin-loss-unroll-resnet8"),
     _reused("commentary of fresh students, CNN", "margin-loss-unroll-cnn"),
     _reused("commentary of one run, CNN", "margin-loss-run-cnn"),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import require_known
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.local import load_known
@@ -25,10 +25,7 @@ def only(images: ImageSet, names: Iterable[str]) -> ImageSet:
     """The images of some classes, which are numbered anew."""
     kept = tuple(names)
     for name in kept:
-        if name not in images.classes:
-            raise UsageError(
-                f"{images.name} has no class '{name}'. {nearest(name, images.classes)}"
-            )
+        require_known(f"{images.name} has no class", name, images.classes)
     numbers = torch.full((len(images.classes),), -1)
     numbers[[images.classes.index(name) for name in kept]] = torch.arange(len(kept))
     labels = numbers[images.labels]
@@ -41,7 +38,7 @@ def those_with_images(images: ImageSet) -> tuple[str, ...]:
     return tuple(images.classes[label] for label in images.labels.unique().tolist())
 
 
-def joined(splits: Splits[ImageSet]) -> ImageSet:
+def train_and_test(splits: Splits[ImageSet]) -> ImageSet:
     """Train and test as one set."""
     train, test = splits.train, splits.test
     first = int(train.ids.max()) + 1 if len(train) else 0
@@ -85,13 +82,12 @@ def few_shot(name: str) -> ClassParts:
     characters of the local copy's train and test split, 28x28, of which the Latin alphabet is
     held out (a choice of ours: characters have no held-out part of their own).
     """
-    if name not in BENCHMARKS:
-        raise UsageError(f"unknown few-shot benchmark '{name}'. {nearest(name, BENCHMARKS)}")
+    require_known("unknown few-shot benchmark", name, BENCHMARKS)
     return BENCHMARKS[name]()
 
 
 def _cifar_fs() -> ClassParts:
-    whole = joined(load_known("cifar100"))
+    whole = train_and_test(load_known("cifar100"))
     lists = (TRAIN, HELD_OUT, TEST)
     return ClassParts(*(only(whole, names) for names in lists))
 

@@ -15,7 +15,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.types import Batch
 from tutelage_cli.data.images import ImageSet
 
-_TASK, _SPOIL, _SUPPORT, _QUERY = 1, 2, 3, 4
+_TASK, _CORRUPT, _SUPPORT, _QUERY = 1, 2, 3, 4
 """first part of a seed: keeps the streams of random numbers apart"""
 
 
@@ -26,8 +26,8 @@ class Episode(NamedTuple):
     """ways * shots examples to learn from, class by class"""
     query: Batch
     """ways * queries other examples of the same classes, class by class"""
-    spoilt: Tensor
-    """[ways * shots] bool: support examples that were spoilt"""
+    corrupted: Tensor
+    """[ways * shots] bool: support examples that were corrupted"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Episodes:
     """in 0..1"""
     device: torch.device
     """where the tasks go"""
-    spoilt: float = 0.0
+    corrupted: float = 0.0
     """probability that a support image's pixels are shuffled, each on its own, in 0..1"""
 
     def __post_init__(self) -> None:
@@ -63,8 +63,8 @@ class Episodes:
                 f"tasks have {self.ways} ways, {self.shots} shots and {self.queries} queries; "
                 "allowed: at least 2, 1 and 1."
             )
-        if not 0 <= self.spoilt <= 1:
-            raise UsageError(f"spoilt is {self.spoilt:g}; allowed: 0..1.")
+        if not 0 <= self.corrupted <= 1:
+            raise UsageError(f"corrupted is {self.corrupted:g}; allowed: 0..1.")
         _refuse_few(self.images, self.ways, self.shots + self.queries)
 
     def task(self, number: int) -> Episode:
@@ -73,19 +73,21 @@ class Episodes:
         rows = self._drawn(torch.Generator().manual_seed(seed))
         classes = torch.arange(self.ways)
         support, query = rows[:, : self.shots].flatten(), rows[:, self.shots :].flatten()
-        images, spoilt = self._spoil(self.images.images[support], mixed_seed(_SPOIL, seed))
+        images, corrupted = self._corrupt(
+            self.images.images[support], mixed_seed(_CORRUPT, seed)
+        )
         learned = classes.repeat_interleave(self.shots)
         asked = classes.repeat_interleave(self.queries)
         return Episode(
             self._batch(images, learned, support, mixed_seed(_SUPPORT, seed)),
             self._batch(self.images.images[query], asked, query, mixed_seed(_QUERY, seed)),
-            spoilt.to(self.device),
+            corrupted.to(self.device),
         )
 
-    def _spoil(self, images: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    def _corrupt(self, images: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         # images, some with their pixels in random order, and which ones
         generator = torch.Generator().manual_seed(seed)
-        chosen = torch.rand(len(images), generator=generator) < self.spoilt
+        chosen = torch.rand(len(images), generator=generator) < self.corrupted
         for row in chosen.nonzero().flatten().tolist():
             pixels = images[row].flatten(1)  # a pixel keeps its colour
             order = torch.randperm(pixels.shape[1], generator=generator)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from papers.data.published.layout import found, listed_rows, numbers, read_pictures
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage_cli.data.images import Described, ImageSet, ThreeParts
 from tutelage_cli.data.resize import Size
 
@@ -28,8 +28,7 @@ def read_celeba(root: Path, attribute: str, size: Size, *, most: int | None) -> 
         "Teaching with Commentaries", appendix A.
     """
     names, files, attributes = _attributes(root)
-    if attribute not in names:
-        raise UsageError(f"{_NAME} has no attribute '{attribute}'. {nearest(attribute, names)}")
+    require_known(f"{_NAME} has no attribute", attribute, names)
     if most is not None and most < 1:
         raise UsageError(f"{most} images of each part are too few; allowed: 1 and above.")
     parts = _partition(root, files)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from papers.data.published.layout import found, held_out_share, read_pictures
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage_cli.data.columns import FIRST, listed
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.images import Described, ImageSet, ThreeParts
@@ -39,8 +39,7 @@ def _part(root: Path, name: str, finding: str, size: Size) -> Described:
     file = found(root, name, dataset=_NAME, hint=_GET)
     columns = read_csv(file)
     for column in ("Path", "Frontal/Lateral", finding):
-        if column not in columns:
-            raise UsageError(f"{file} has no column '{column}'. {nearest(column, columns)}")
+        require_known(f"{file} has no column", column, columns)
     answers = _answers(columns[finding], finding, file)
     frontal = torch.tensor([view == "Frontal" for view in columns["Frontal/Lateral"]])
     rows = (frontal & (answers >= 0)).nonzero().flatten()

@@ -11,7 +11,7 @@ from tutelage.augment.actions import Actions, performed, with_signs
 from tutelage.augment.draws import ExampleRandom, random_seed
 from tutelage.augment.published import POLICIES
 from tutelage.augment.spaces import Space, space_named
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 
 OPERATION, LEVEL, KEPT = 1, 2, 3
 """streams of draws: which operation, how strong, and whether"""
@@ -27,14 +27,7 @@ class Policy(ABC):
 
     @abstractmethod
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
 
     def __call__(
         self,
@@ -79,14 +72,7 @@ class RandAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
         operation = draws.whole(OPERATION, self.count, len(self.space.strengths))
         level, kept = np.full_like(operation, self.level), np.ones(operation.shape, np.bool_)
         return with_signs(draws, operation, level, kept)
@@ -113,14 +99,7 @@ class TrivialAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
         operation = draws.whole(OPERATION, 1, len(self.space.strengths))
         level = draws.whole(LEVEL, 1, self.space.levels)
         return with_signs(draws, operation, level, np.ones_like(operation, np.bool_))
@@ -153,14 +132,7 @@ class UniformAugment(Policy):
         return space_named(self.space_name)
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
         operation = draws.distinct(OPERATION, self.count, len(self.space.strengths))
         level = draws.whole(LEVEL, self.count, self.space.levels)
         return with_signs(draws, operation, level, draws.uniform(KEPT, self.count) < 0.5)
@@ -180,10 +152,7 @@ class AutoAugment(Policy):
     """``cifar10``, ``imagenet`` or ``svhn``: the data that it was found on"""
 
     def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise UsageError(
-                f"unknown policy '{self.policy}'. {nearest(self.policy, POLICIES)}"
-            )
+        require_known("unknown policy", self.policy, POLICIES)
 
     @property
     def space(self) -> Space:
@@ -191,14 +160,7 @@ class AutoAugment(Policy):
         return space_named("auto-augment")
 
     def draw(self, draws: ExampleRandom) -> Actions:
-        """Draw operations, levels and signs.
-
-        Args:
-            draws: The images' random numbers.
-
-        Returns:
-            One row per image.
-        """
+        """Draw operations, levels and signs."""
         names = self.space.operations
         pairs = POLICIES[self.policy]
         operation = np.array([[names.index(name) for name, _, _ in pair] for pair in pairs])

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 
 from tutelage.augment.operations import PLACE
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import require_known
 
 Values = Float64[np.ndarray, "K"]
 
@@ -43,16 +43,7 @@ class Space:
         return np.array([PLACE[name] for name in self.strengths])
 
     def values(self, height: int, width: int) -> Float64[np.ndarray, "A K 2"]:
-        """The value of every operation at every level, with either sign.
-
-        Args:
-            height: Of the images.
-            width: Of the images.
-
-        Returns:
-            The last axis: as it is, and with the opposite sign, which is the same where the
-            sign is not drawn.
-        """
+        """The value of every operation at every level, as it is and with the opposite sign."""
         found = np.empty((len(self.strengths), self.levels, 2))
         for row, (name, strength) in enumerate(self.strengths.items()):
             value = strength.at(self.levels, height, width)
@@ -81,11 +72,9 @@ def space_named(name: str) -> Space:
     Returns:
         The space.
 
-    Raises:
-        UsageError: If there is none of that name.
+    Note: raises ``UsageError`` if there is none of that name.
     """
-    if name not in SPACES:
-        raise UsageError(f"unknown search space '{name}'. {nearest(name, SPACES)}")
+    require_known("unknown search space", name, SPACES)
     return SPACES[name]
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from tutelage.augment.casts import require_tensor
 from tutelage.augment.draws import ExampleRandom
 from tutelage.augment.geometry import cut_out
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 
 MODES = ("reflect", "zeros")
 """what is beyond the edge: the image mirrored about its edge pixels, or black"""
@@ -168,8 +168,7 @@ def _inside(places: Int64[Tensor, "B L"], length: int) -> Bool[Tensor, "B L"]:
 
 
 def _check(pad: int, mode: str, shortest: int) -> None:
-    if mode not in MODES:
-        raise UsageError(f"unknown padding '{mode}'. {nearest(mode, MODES)}")
+    require_known("unknown padding", mode, MODES)
     highest = shortest - 1 if mode == "reflect" else None
     if pad < 0 or (highest is not None and pad > highest):
         allowed = "0 and above" if highest is None else f"0..{highest} (the image less one)"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tutelage.commentaries.kinds import PARTS
+from tutelage.commentaries.kinds import NESTED_TEACHERS
 
 UNKNOWN = "not recorded"
 FACTS = {
@@ -77,7 +77,7 @@ def fact_of(origin: Mapping[str, Any], name: str) -> str:
     if not value:
         return UNKNOWN
     if name == "gains" and isinstance(value, dict):
-        points = ", ".join(f"{_gain(gain)} over {of}" for of, gain in value.items())
+        points = ", ".join(f"{_gain(gain)} over {control}" for control, gain in value.items())
         of_what = origin.get("measured_on") or f"on what: {UNKNOWN}"
         return f"{points}, percentage points ({of_what})"
     if isinstance(value, list | tuple):
@@ -136,5 +136,5 @@ def _of_student(name: str, settings: Mapping[str, Any]) -> bool:
         return settings["tap"] is not None or not set(settings["surface"]) <= set(
             STATELESS_FACTS
         )
-    parts = [settings[key] for key in PARTS if key in settings]
+    parts = [settings[key] for key in NESTED_TEACHERS if key in settings]
     return name in OF_STUDENT or any(_of_student(p["teacher"], p["settings"]) for p in parts)

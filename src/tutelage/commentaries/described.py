@@ -7,7 +7,15 @@ from typing import Any
 
 from torch import nn
 
-from tutelage.commentaries.kinds import COUNTS, KINDS, NETWORKS, PARTS, SIMPLE, Kind, Settings
+from tutelage.commentaries.kinds import (
+    COUNTS,
+    KINDS,
+    NESTED_TEACHERS,
+    NETWORKS,
+    SIMPLE,
+    Kind,
+    Settings,
+)
 from tutelage.errors import UsageError
 
 
@@ -34,7 +42,7 @@ def _described(
         if key == "network":
             network, inside = _described(value, NETWORKS, "the network of a commentary")
             value = {"kind": network, **inside}
-        elif key in PARTS:
+        elif key in NESTED_TEACHERS:
             part, inside = _described(value, SIMPLE, "part of a commentary")
             value = {"teacher": part, "settings": inside}
         settings[key] = float(value) if kind is float else value
@@ -59,7 +67,7 @@ def check(name: str, settings: Settings, *, layers: int) -> None:
 
 def parts_of(settings: Settings) -> Iterator[Settings]:
     """The settings of the teachers inside a teacher."""
-    return (settings[key] for key in PARTS if key in settings)
+    return (settings[key] for key in NESTED_TEACHERS if key in settings)
 
 
 def _known(settings: Settings, key: str, kinds: Mapping[str, Kind]) -> Kind:
@@ -103,9 +111,9 @@ def rebuild(name: str, settings: Settings, student: nn.Module) -> nn.Module:
     arguments = KINDS[name].completed(settings)
     if "network" in arguments:
         inside = dict(arguments["network"])
-        arguments["network"] = NETWORKS[inside.pop("kind")].make(inside, student)
-    for key in PARTS:
+        arguments["network"] = NETWORKS[inside.pop("kind")].build(inside, student)
+    for key in NESTED_TEACHERS:
         if key in arguments:
             part = arguments[key]
             arguments[key] = rebuild(part["teacher"], part["settings"], student)
-    return KINDS[name].make(arguments, student)
+    return KINDS[name].build(arguments, student)

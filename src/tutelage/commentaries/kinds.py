@@ -41,7 +41,7 @@ Types = dict[str, type | UnionType]
 Builder = Callable[[Settings, nn.Module], nn.Module]
 COUNTS = ("hidden_layers", "levels")
 """settings that are numbers of layers, each with weights of its own"""
-PARTS = ("keeps", "learned", "prepares", "weighs")
+NESTED_TEACHERS = ("keeps", "learned", "prepares", "weighs")
 """settings that are teachers"""
 
 
@@ -51,13 +51,18 @@ class Kind(NamedTuple):
     module: type[nn.Module]
     types: Types
     """its settings; each is an attribute of that name, unless ``read`` says otherwise"""
-    make: Builder
-    """from the settings, with networks and teachers already made, and the student"""
+    make: Builder | None = None
+    """from the settings, with networks and teachers already made, and the student; None: the
+    module, with the settings as keyword arguments"""
     read: Callable[[Any], Settings] = lambda _: {}
     since: Settings = MappingProxyType({})
     """values of settings that commentaries of earlier releases lack"""
     default: Settings = MappingProxyType({})
     """settings that are stored only where they differ from these"""
+
+    def build(self, settings: Settings, student: nn.Module) -> nn.Module:
+        """The module, with fresh weights."""
+        return self.module(**settings) if self.make is None else self.make(settings, student)
 
     def completed(self, settings: Settings) -> dict[str, Any]:
         """Settings with those that are not stored."""
@@ -68,30 +73,20 @@ NETWORKS: dict[str, Kind] = {
     "TwoBlockCNN": Kind(
         TwoBlockCNN,
         {"channels": int, "outputs": int, "size": int},
-        lambda s, _: TwoBlockCNN(**s),
-        lambda network: {"outputs": network.fc.out_features},
+        read=lambda network: {"outputs": network.fc.out_features},
     ),
     "FourBlockCNN": Kind(
         FourBlockCNN,
         {"channels": int, "outputs": int, "size": int, "width": int},
-        lambda s, _: FourBlockCNN(**s),
-        lambda network: {
+        read=lambda network: {
             "channels": network.pool.channels,
             "outputs": network.fc.out_features,
             "size": network.pool.size,
             "width": network.pool.width,
         },
     ),
-    "FourBlocks": Kind(
-        FourBlocks,
-        {"channels": int, "size": int, "width": int},
-        lambda s, _: FourBlocks(**s),
-    ),
-    "MaskUNet": Kind(
-        MaskUNet,
-        {"channels": int, "width": int, "levels": int},
-        lambda s, _: MaskUNet(**s),
-    ),
+    "FourBlocks": Kind(FourBlocks, {"channels": int, "size": int, "width": int}),
+    "MaskUNet": Kind(MaskUNet, {"channels": int, "width": int, "levels": int}),
 }
 """the networks that a stored teacher may have"""
 
@@ -139,27 +134,18 @@ KINDS: dict[str, Kind] = {
         {"level": "free"},
     ),
     "LossWeigher": Kind(
-        LossWeigher,
-        {"width": int, "normalise": str | None, "attached": bool},
-        lambda s, _: LossWeigher(**s),
-        default=DETACHED,
+        LossWeigher, {"width": int, "normalise": str | None, "attached": bool}, default=DETACHED
     ),
     "Curriculum": Kind(
         Curriculum,
         {"iteration": bool, "beyond": str, "network": dict},
-        lambda s, _: Curriculum(**s),
-        lambda teacher: {"iteration": teacher.uses_progress},
+        read=lambda teacher: {"iteration": teacher.uses_progress},
     ),
     "SupportWeights": Kind(
-        SupportWeights,
-        {"features": int, "classes": int, "width": int, "network": dict},
-        lambda s, _: SupportWeights(**s),
+        SupportWeights, {"features": int, "classes": int, "width": int, "network": dict}
     ),
     "Blending": Kind(
-        Blending,
-        {"classes": int},
-        lambda s, _: Blending(**s),
-        lambda teacher: {"classes": len(teacher.phi)},
+        Blending, {"classes": int}, read=lambda teacher: {"classes": len(teacher.phi)}
     ),
     "RandomBlending": Kind(
         RandomBlending,
@@ -173,7 +159,7 @@ KINDS: dict[str, Kind] = {
         lambda s, _: Shuffled(Blending(**s), seed=0),
         lambda teacher: {"classes": len(teacher.shares)},
     ),
-    "Mixup": Kind(Mixup, {"classes": int, "alpha": float}, lambda s, _: Mixup(**s)),
+    "Mixup": Kind(Mixup, {"classes": int, "alpha": float}),
     "MetaLabelCorrection": Kind(
         MetaLabelCorrection,
         {"classes": int, "tap": str, "embedding": int, "width": int, "tap_width": int},
@@ -209,59 +195,38 @@ KINDS: dict[str, Kind] = {
         },
     ),
     "AttentionMask": Kind(
-        AttentionMask,
-        {"sigma": float, "background": float, "network": dict},
-        lambda s, _: AttentionMask(**s),
+        AttentionMask, {"sigma": float, "background": float, "network": dict}
     ),
-    "RandomMask": Kind(
-        RandomMask, {"sigma": float, "background": float}, lambda s, _: RandomMask(**s)
-    ),
-    "AuxiliaryTargets": Kind(
-        AuxiliaryTargets, {"network": dict}, lambda s, _: AuxiliaryTargets(**s)
-    ),
-    "DynamicLoss": Kind(
-        DynamicLoss, {"classes": int, "width": int}, lambda s, _: DynamicLoss(**s)
-    ),
-    "Aligned": Kind(Aligned, {}, lambda s, _: Aligned(**s)),
-    "SelfPaced": Kind(
-        SelfPaced, {"start": float, "full_at": float, "end": float}, lambda s, _: SelfPaced(**s)
-    ),
+    "RandomMask": Kind(RandomMask, {"sigma": float, "background": float}),
+    "AuxiliaryTargets": Kind(AuxiliaryTargets, {"network": dict}),
+    "DynamicLoss": Kind(DynamicLoss, {"classes": int, "width": int}),
+    "Aligned": Kind(Aligned, {}),
+    "SelfPaced": Kind(SelfPaced, {"start": float, "full_at": float, "end": float}),
     "MentorNetPD": Kind(
-        MentorNetPD,
-        {"width": float, **MENTOR},
-        lambda s, _: MentorNetPD(**s),
-        _percentile,
-        default=DETACHED,
+        MentorNetPD, {"width": float, **MENTOR}, read=_percentile, default=DETACHED
     ),
     "MentorNetDD": Kind(
-        MentorNetDD,
-        {"classes": int, **MENTOR},
-        lambda s, _: MentorNetDD(**s),
-        _percentile,
-        default=DETACHED,
+        MentorNetDD, {"classes": int, **MENTOR}, read=_percentile, default=DETACHED
     ),
     "KeepProbability": Kind(
-        KeepProbability,
-        {"classes": int, "attached": bool},
-        lambda s, _: KeepProbability(**s),
-        default=DETACHED,
+        KeepProbability, {"classes": int, "attached": bool}, default=DETACHED
     ),
     "LearnedAugmentation": Kind(
         LearnedAugmentation,
         {"space": str, "most": int, "mean": list, "std": list},
-        lambda s, _: LearnedAugmentation(**s),
-        lambda teacher: {"space": teacher.space_name},
+        read=lambda teacher: {"space": teacher.space_name},
     ),
-    "KeepOrDrop": Kind(KeepOrDrop, {"keeps": dict}, lambda s, _: KeepOrDrop(**s)),
-    "Permuted": Kind(Permuted, {"learned": dict}, lambda s, _: Permuted(**s)),
+    "KeepOrDrop": Kind(KeepOrDrop, {"keeps": dict}),
+    "Permuted": Kind(Permuted, {"learned": dict}),
     "Together": Kind(
         Together,
         {"prepares": dict, "weighs": dict, "attached": bool | None},
-        lambda s, _: Together(**s),
-        lambda teacher: {"attached": None if as_weighs(teacher) else teacher.attached},
+        read=lambda teacher: {"attached": None if as_weighs(teacher) else teacher.attached},
         default={"attached": None},
     ),
 }
 """the teachers that can be stored"""
-SIMPLE = {name: kind for name, kind in KINDS.items() if not kind.types.keys() & set(PARTS)}
+SIMPLE = {
+    name: kind for name, kind in KINDS.items() if not kind.types.keys() & set(NESTED_TEACHERS)
+}
 """those that may be part of another"""

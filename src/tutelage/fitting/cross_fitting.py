@@ -126,7 +126,7 @@ class CrossFitting:
             found = self.checkpoint.cached(name, lambda: self._fitted(training, None))["train"]
             return stages.likelihood(found) if bool(found.isfinite().all()) else -math.inf
 
-        tried = {of: likelihood(stages.trial(of)) for of in (*TRIED, STRONGER)}
+        tried = {decay: likelihood(stages.trial(decay)) for decay in (*TRIED, STRONGER)}
         if max(tried.values()) == -math.inf:
             raise UsageError(DIVERGED)
         return max(tried, key=tried.__getitem__).decay_factor
@@ -229,11 +229,7 @@ def evaluated(student: nn.Module, seed: int, device: torch.device) -> Iterator[N
 
     Autocast does not keep casts of weights, which would be used after these have moved on.
     """
-    with (
-        modes_kept(student),
-        seeded(seed, device),
-        autocast_to(autocast_now(device), device),
-    ):
+    with modes_kept(student), seeded(seed, device), autocast_to(autocast_now(device), device):
         student.eval()
         yield
 

@@ -42,9 +42,9 @@ class Examples:
     """whether all of them were read and checked"""
 
     @classmethod
-    def of(cls, name: str, given: Any, dtype: torch.dtype) -> "Examples":
+    def of(cls, name: str, data: Any, dtype: torch.dtype) -> "Examples":
         """Examples from what a user gives."""
-        found = cls(name, _source(name, given), dtype)
+        found = cls(name, _source(name, data), dtype)
         if not len(found):
             raise UsageError(f"{name} is empty; allowed: one example and more.")
         return found
@@ -176,26 +176,26 @@ def _rows_of(part: Tensor, rows: Tensor) -> Tensor:
     return part[rows.to(part.device)]
 
 
-def _source(name: str, given: Any) -> tuple[Tensor, Tensor] | Indexed:
-    if isinstance(given, TensorDataset):
-        given = given.tensors
-    if isinstance(given, NOT_INDEXED) or not isinstance(given, Indexed):
+def _source(name: str, data: Any) -> tuple[Tensor, Tensor] | Indexed:
+    if isinstance(data, TensorDataset):
+        data = data.tensors
+    if isinstance(data, NOT_INDEXED) or not isinstance(data, Indexed):
         raise UsageError(
-            f"{name} is {kind(given)}; allowed: {PAIR}, by index and with a length."
+            f"{name} is {kind(data)}; allowed: {PAIR}, by index and with a length."
         )
-    if not isinstance(given, tuple | list):
-        return given
-    if any(hasattr(part, "shape") for part in given):
-        return _pair(name, given)
-    if len(given) == 2 and isinstance(given[0], list):
+    if not isinstance(data, tuple | list):
+        return data
+    if any(hasattr(part, "shape") for part in data):
+        return _pair(name, data)
+    if len(data) == 2 and isinstance(data[0], list):
         raise UsageError(f"{name} is a pair of lists; allowed: {PAIR}.")
-    return list(given)
+    return list(data)
 
 
-def _pair(name: str, given: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    if len(given) != 2 or not hasattr(given[0], "shape"):
-        raise UsageError(f"{name} has {len(given)} tensors or arrays; allowed: {PAIR}.")
-    inputs, labels = (_tensor(name, part) for part in given)
+def _pair(name: str, data: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    if len(data) != 2 or not hasattr(data[0], "shape"):
+        raise UsageError(f"{name} has {len(data)} tensors or arrays; allowed: {PAIR}.")
+    inputs, labels = (_tensor(name, part) for part in data)
     if not inputs.ndim or labels.shape[:1] != inputs.shape[:1]:
         raise UsageError(
             f"{name} has inputs of shape {tuple(inputs.shape)} and labels of shape "

@@ -34,6 +34,7 @@ from tutelage.functional.portable_state import load_state, state_of
 from tutelage.losses.objectives import Objective, cross_entropy, logits_of
 from tutelage.losses.reduction import nonzero
 from tutelage.losses.targets import correct_predictions
+from tutelage.randomness import seeded
 from tutelage.signals import Reversible, Signal, Unrolled
 from tutelage.storage.checkpoint import digest
 from tutelage.teachers import GivenWeights, MarginLoss, Plain
@@ -223,12 +224,12 @@ def _require_kinds(
     teacher: object, signal: object, optimizer: object, weights: object, choose: bool
 ) -> None:
     found = {"teacher": (teacher, nn.Module), "signal": (signal, Signal)}
-    for name, (given, allowed) in found.items():
-        if given is None or (name == "teacher" and given == MARGIN_LOSS):
+    for name, (value, allowed) in found.items():
+        if value is None or (name == "teacher" and value == MARGIN_LOSS):
             continue
-        if isinstance(given, type) or not isinstance(given, allowed):
+        if isinstance(value, type) or not isinstance(value, allowed):
             others = f'"{MARGIN_LOSS}", None' if name == "teacher" else "None"
-            raise UsageError(f"{name} is {given!r}; allowed: an instance, or {others}.")
+            raise UsageError(f"{name} is {value!r}; allowed: an instance, or {others}.")
     if teacher is None and signal is not None:
         raise UsageError(
             "signal estimates a teacher's gradient, and cross-fitting has no teacher; give "
@@ -277,8 +278,7 @@ def _tutor(
             f"optimizer gives {kind(made)}, whose steps call a closure; allowed: {OPTIMIZER}."
         )
     if isinstance(teacher, str):
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(settings.seed)
+        with seeded(settings.seed):
             teacher = MarginLoss(student, parts.classes, level="centred")
     count, more = (
         len(parts.train),

@@ -25,14 +25,7 @@ VALIDATION_SHARE = 0.25
 """of the checked examples of each class: those that choose the epoch"""
 _SPLIT = 5
 """first part of the split's seed"""
-REFUSED = (
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+REFUSED = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """what a student raises that cannot take its inputs"""
 _READ = 6
 """first part of the seed by which checked examples are read"""
@@ -86,9 +79,9 @@ class FitParts:
         if not any(p.requires_grad for p in numbers):
             raise UsageError("The student has no parameter that is trained.")
         like = numbers[0]
-        given = {"training": training, "checked": checked, "validation": validation}
-        given = {k: v for k, v in {**given, "test": test}.items() if v is not None}
-        found, classes = _examples_of(student, given, like)
+        sources = {"training": training, "checked": checked, "validation": validation}
+        sources = {k: v for k, v in {**sources, "test": test}.items() if v is not None}
+        found, classes = _examples_of(student, sources, like)
         learns = _learns(teacher, checked)
         held_out, chooses, labels, included = None, found.get("validation"), None, None
         if checked is not None:
@@ -185,10 +178,10 @@ def _learns(teacher: nn.Module | str | None, checked: Any) -> bool:
 
 
 def _examples_of(
-    student: nn.Module, given: dict[str, Any], like: Tensor
+    student: nn.Module, sources: dict[str, Any], like: Tensor
 ) -> tuple[dict[str, Examples], int]:
     """Examples by name, of inputs of one shape and type that the student takes; its classes."""
-    found = {k: Examples.of(k, v, like.dtype) for k, v in given.items()}
+    found = {k: Examples.of(k, v, like.dtype) for k, v in sources.items()}
     first = {k: _read(part, 1, 0).inputs for k, part in found.items()}
     classes, wanted = _classes_of(student, first["training"].to(like.device)), first["training"]
     for name, inputs in first.items():

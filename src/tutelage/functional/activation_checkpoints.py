@@ -74,13 +74,13 @@ class Checkpoint:
         given: What torch's own generator was given, by name.
     """
 
-    def __init__(self, active: ActiveReplay, given: Mapping[str, Any]) -> None:
+    def __init__(self, active: ActiveReplay, call: Mapping[str, Any]) -> None:
         self.active = active
-        self.function: Callable[..., Any] = given["fn"]
-        self.args = tuple(given["args"])
-        self.kwargs = dict(given["kwargs"])
-        self.contexts: Callable[[], tuple[Any, Any]] = given["context_fn"]
-        self.preserves: bool = given["preserve_rng_state"]
+        self.function: Callable[..., Any] = call["fn"]
+        self.args = tuple(call["args"])
+        self.kwargs = dict(call["kwargs"])
+        self.contexts: Callable[[], tuple[Any, Any]] = call["context_fn"]
+        self.preserves: bool = call["preserve_rng_state"]
         self.before = self.after = active.buffer_copies()
         self.drawn = torch.get_rng_state()
         self.devices, self.drawn_there = torch_checkpoint.get_device_states(*self.args)
@@ -192,13 +192,13 @@ def _exchanged() -> Iterator[None]:
 
 
 def _checkpointed(
-    original: Callable[..., Generator[None]], *given: Any, **options: Any
+    original: Callable[..., Generator[None]], *args: Any, **options: Any
 ) -> Generator[None]:
     current: ActiveReplay | None = getattr(_THREAD, "active", None)
     if current is None:
-        yield from original(*given, **options)
+        yield from original(*args, **options)
         return
-    bound = signature(original).bind(*given, **options)
+    bound = signature(original).bind(*args, **options)
     bound.apply_defaults()
     known = bound.arguments
     call, contexts = Checkpoint(current, known), known["context_fn"]

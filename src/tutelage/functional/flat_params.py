@@ -10,7 +10,7 @@ from tutelage.functional.optim import Settings, UpdateRule
 from tutelage.types import Params, StudentState
 
 SMALL = 2**16
-"""elements up to which a tensor is joined with others"""
+"""elements up to which a tensor is flattened with others"""
 
 
 def update_jointly(

@@ -212,10 +212,10 @@ def losses_of(objective: Objective, outputs: Outputs, rows: PreparedBatch | Batc
             "The teacher gives auxiliary targets, but the student predicts nothing beside its "
             "logits: let it give a tuple, and train it with objectives.Auxiliary."
         )
-    given = (rows.targets,) if aux is None else (rows.targets, aux)
+    arguments = (rows.targets,) if aux is None else (rows.targets, aux)
     counts = counts_of(objective, rows.targets)
     try:
-        found = objective(outputs, *given)
+        found = objective(outputs, *arguments)
     except (IndexError, RuntimeError):  # torch's own do not say which row; a GPU raises none
         _require_classes(outputs, rows.targets, counts)
         raise

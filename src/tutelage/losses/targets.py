@@ -66,10 +66,8 @@ def apply_to_labelled(
     The teacher sees the labelled rows alone, so that the others are in no mean, rank or draw
     of its own. Where some may be without a label, this waits for a GPU.
     """
-    if counts is None:
-        return hook(prepared, observation)
-    rows = (counts > 0).nonzero().squeeze(1)
-    if len(rows) == len(counts):
+    rows = _labelled(counts)
+    if counts is None or rows is None:
         return hook(prepared, observation)
     if not len(rows):
         return observation.losses  # all 0, on the student's graph where a teacher gives losses
@@ -81,10 +79,8 @@ def apply_to_labelled_examples(
     hook: Hook, prepared: PreparedBatch, observation: Observation, counts: Tensor | None
 ) -> Tensor:
     """The same for a hook with one output for each example of the batch."""
-    if counts is None:
-        return hook(prepared, observation)
-    rows = (counts > 0).nonzero().squeeze(1)
-    if len(rows) == len(counts):
+    rows = _labelled(counts)
+    if rows is None:
         return hook(prepared, observation)
     examples = int(prepared.group.max()) + 1
     if not len(rows):
@@ -97,14 +93,16 @@ def counted_rows(
     prepared: PreparedBatch, observation: Observation, counts: Tensor | None
 ) -> tuple[PreparedBatch, Observation]:
     """The labelled rows of a prepared batch and of its observation."""
+    rows = _labelled(counts)
+    return (prepared, observation) if rows is None else _only(rows, prepared, observation)
+
+
+def _labelled(counts: Tensor | None) -> Tensor | None:
+    # the rows that have a label; None where all have one
     if counts is None:
-        return prepared, observation
+        return None
     rows = (counts > 0).nonzero().squeeze(1)
-    return (
-        (prepared, observation)
-        if len(rows) == len(counts)
-        else _only(rows, prepared, observation)
-    )
+    return None if len(rows) == len(counts) else rows
 
 
 def _only(

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.storage.checkpoint import DAMAGE
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -30,14 +30,7 @@ class Sides(NamedTuple):
     step: int = STEP
 
     def of(self, size: int) -> int:
-        """The size that images are brought to.
-
-        Args:
-            size: The longer side of the images, in pixels.
-
-        Returns:
-            Pixels a side.
-        """
+        """The side that images whose longer side is ``size`` are brought to, pixels."""
         return min(self.most, max(self.least, -(-size // self.step) * self.step))
 
 
@@ -114,14 +107,7 @@ class Pretrained(nn.Module):
         self.fc = nn.Linear(backbone.width, classes)
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """The logits.
-
-        Args:
-            images: Images, normalised.
-
-        Returns:
-            One row of logits for each image.
-        """
+        """The logits."""
         return self.fc(self.backbone(self.inputs(images)))
 
 
@@ -165,7 +151,7 @@ def read_state(file: Path) -> Mapping[str, Tensor]:
         else:
             found = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, SafetensorError, *DAMAGE) as error:
-        reason = " ".join(str(error).split())
+        reason = in_one_line(error)
         raise UsageError(
             f"{file} cannot be read as weights: {reason:.300}; give a state dict, saved by "
             "torch.save or safetensors."

@@ -22,6 +22,7 @@ from tutelage.models.resnet_cifar_stem import resnet18_cifar, resnet34_cifar
 from tutelage.models.torchvision_models import torchvision_model, torchvision_names
 from tutelage.models.two_block_cnn import TwoBlockCNN
 from tutelage.models.wide_resnet import wrn
+from tutelage.randomness import seeded
 
 
 class Images(NamedTuple):
@@ -34,16 +35,20 @@ class Images(NamedTuple):
 
 
 STUDENTS: dict[str, Callable[[Images], nn.Module]] = {
-    "cnn": lambda of: TwoBlockCNN(of.channels, of.classes, of.size),
-    "cnn4": lambda of: FourBlockCNN(of.channels, of.classes, of.size),
-    "resnet8": lambda of: resnet8(classes=of.classes, channels=of.channels),
-    "resnet20": lambda of: resnet20(classes=of.classes, channels=of.channels),
-    "resnet32": lambda of: resnet32(classes=of.classes, channels=of.channels),
-    "resnet44": lambda of: resnet44(classes=of.classes, channels=of.channels),
-    "resnet56": lambda of: resnet56(classes=of.classes, channels=of.channels),
-    "resnet110": lambda of: resnet110(classes=of.classes, channels=of.channels),
-    "resnet18-cifar": lambda of: resnet18_cifar(classes=of.classes, channels=of.channels),
-    "resnet34-cifar": lambda of: resnet34_cifar(classes=of.classes, channels=of.channels),
+    "cnn": lambda images: TwoBlockCNN(images.channels, images.classes, images.size),
+    "cnn4": lambda images: FourBlockCNN(images.channels, images.classes, images.size),
+    "resnet8": lambda images: resnet8(classes=images.classes, channels=images.channels),
+    "resnet20": lambda images: resnet20(classes=images.classes, channels=images.channels),
+    "resnet32": lambda images: resnet32(classes=images.classes, channels=images.channels),
+    "resnet44": lambda images: resnet44(classes=images.classes, channels=images.channels),
+    "resnet56": lambda images: resnet56(classes=images.classes, channels=images.channels),
+    "resnet110": lambda images: resnet110(classes=images.classes, channels=images.channels),
+    "resnet18-cifar": lambda images: resnet18_cifar(
+        classes=images.classes, channels=images.channels
+    ),
+    "resnet34-cifar": lambda images: resnet34_cifar(
+        classes=images.classes, channels=images.channels
+    ),
 }
 """The students by name; besides these, ``wrn-D-K`` and torchvision's names build one too."""
 
@@ -68,20 +73,18 @@ def build_student(name: str, *, classes: int, channels: int, size: int, seed: in
     Returns:
         The network, in training mode.
     """
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        # Not torch.manual_seed, which would seed the accelerators' generators as well.
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed), torch.device("cpu"):
         return _build(name, Images(classes, channels, size))
 
 
-def _build(name: str, of: Images) -> nn.Module:
+def _build(name: str, images: Images) -> nn.Module:
     require_student(name)
     if name in STUDENTS:
-        return STUDENTS[name](of)
+        return STUDENTS[name](images)
     if wide := _WIDE.fullmatch(name):
         depth, widen = map(int, wide.groups())
-        return wrn(depth, widen, classes=of.classes, channels=of.channels)
-    return torchvision_model(name, classes=of.classes, channels=of.channels)
+        return wrn(depth, widen, classes=images.classes, channels=images.channels)
+    return torchvision_model(name, classes=images.classes, channels=images.channels)
 
 
 def require_student(name: str) -> None:

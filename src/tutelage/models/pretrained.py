@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tutelage.errors import MissingExtraError, UsageError
+from tutelage.errors import MissingExtraError, UsageError, in_one_line
 from tutelage.models.text_classifier import quietly
 
 
@@ -46,8 +46,3 @@ def refuse_short(folder: Path, model: Any, words: Any, longest: int, otherwise: 
     except (IndexError, RuntimeError):
         pass
     raise UsageError(f"{folder} takes no texts of {longest} tokens: {otherwise}.")
-
-
-def in_one_line(error: Exception) -> str:
-    """An error's message without line breaks."""
-    return " ".join(str(error).split())

@@ -8,9 +8,8 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import nn
 
-from tutelage.errors import MissingExtraError, UsageError
+from tutelage.errors import MissingExtraError, UsageError, in_one_line
 from tutelage.models.backbones import Backbone, Sides, headless, load_weights, read_state
-from tutelage.models.pretrained import in_one_line
 from tutelage.models.text_classifier import quietly
 from tutelage.models.torchvision_models import torchvision_model
 

@@ -12,8 +12,7 @@ from jaxtyping import Float, Integer
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from tutelage.errors import MissingExtraError, UsageError
-from tutelage.models.pretrained import in_one_line
+from tutelage.errors import MissingExtraError, UsageError, in_one_line
 from tutelage.models.text_classifier import arguments, quietly, takes_types
 
 CLS, MEAN, MAX = "pooling_mode_cls_token", "pooling_mode_mean_tokens", "pooling_mode_max_tokens"
@@ -36,17 +35,10 @@ class SentenceVectors(nn.Module):
         self._typed = takes_types(model)
 
     def forward(self, texts: Integer[Tensor, "B 3 L"]) -> Float[Tensor, "B D"]:
-        """The vectors of texts.
-
-        Args:
-            texts: Token ids, token types, and 1 where there is a token.
-
-        Returns:
-            One for each text.
-        """
-        given = arguments(texts, typed=self._typed)
-        states = self.model(**given).last_hidden_state
-        there = given["attention_mask"].to(states.dtype)[..., None]
+        """The vectors of texts."""
+        named = arguments(texts, typed=self._typed)
+        states = self.model(**named).last_hidden_state
+        there = named["attention_mask"].to(states.dtype)[..., None]
         if self.pooling == CLS:
             pooled = states[:, 0]
         elif self.pooling == MAX:
@@ -96,7 +88,7 @@ def sentence_vectors(folder: Path) -> SentenceVectors:
             f"{folder} pools by {', '.join(named)}; allowed: {CLS}, {MEAN}, {MAX}."
         )
     listed = modules if isinstance(modules, list) else []
-    normalised = any(str(of.get("type", "")).endswith("Normalize") for of in listed)
+    normalised = any(str(module.get("type", "")).endswith("Normalize") for module in listed)
     return SentenceVectors(model.float().eval(), named[0], normalised=normalised)
 
 

@@ -5,7 +5,7 @@ Torchvision takes seconds to import, so it is imported when a model is built.
 
 from torch import nn
 
-from tutelage.errors import MissingExtraError, UsageError, nearest
+from tutelage.errors import MissingExtraError, UsageError, require_known
 
 # In training these two also give the logits of extra heads, without these arguments.
 _PLAIN_OUTPUT: dict[str, dict[str, bool]] = {
@@ -41,8 +41,7 @@ def torchvision_model(name: str, *, classes: int, channels: int) -> nn.Module:
         Most are meant for images of 224x224 pixels; the vision transformers refuse others.
     """
     names = torchvision_names()
-    if name not in names:
-        raise UsageError(f"unknown torchvision model {name!r}. {nearest(name, names)}")
+    require_known("unknown torchvision model", name, names)
     if channels != 3:
         raise UsageError(
             f"torchvision's {name} takes images of 3 channels but the data have {channels};"

@@ -29,7 +29,7 @@ UNKNOWN = -1
 
 
 def find_places(
-    student: nn.Module, units: Sequence[Unit], given: ModuleInputs, rows: int
+    student: nn.Module, units: Sequence[Unit], inputs: ModuleInputs, rows: int
 ) -> Places | None:
     """Find batch dimensions by scaling the loss of each row.
 
@@ -45,18 +45,18 @@ def find_places(
             stack.enter_context(attributes_kept(student))
             for unit in units:
                 gather(unit, outputs, stack)
-            return places_in(outputs, run(student, given, rows, few), (few, rows))
+            return places_in(outputs, run(student, inputs, rows, few), (few, rows))
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
         return None  # a student may insist on whole batches
 
 
-def run(student: nn.Module, given: ModuleInputs, rows: int, few: int) -> object:
+def run(student: nn.Module, inputs: ModuleInputs, rows: int, few: int) -> object:
     """Run the student on a few rows, with copies of its buffers."""
 
     def sliced(tensor: Tensor) -> Tensor:
         return (tensor[:few] if tensor.shape[:1] == (rows,) else tensor).clone()
 
-    args, kwargs = map_tensors(given.args, sliced), map_tensors(given.kwargs, sliced)
+    args, kwargs = map_tensors(inputs.args, sliced), map_tensors(inputs.kwargs, sliced)
     assert isinstance(args, tuple)
     assert isinstance(kwargs, dict)
     own = {**dict(student.named_parameters()), **cloned(dict(student.named_buffers()))}
@@ -81,8 +81,8 @@ def gather(unit: Unit, outputs: dict[tuple[str, int], list[Tensor]], stack: Exit
     """Collect a module's outputs, call by call."""
     calls: list[None] = []
 
-    def after(_module: nn.Module, _args: object, given: object) -> None:
-        found = tensors_in(given)
+    def after(_module: nn.Module, _args: object, output: object) -> None:
+        found = tensors_in(output)
         if any(t.requires_grad for t in found):
             outputs[unit.name, len(calls)] = found
             calls.append(None)

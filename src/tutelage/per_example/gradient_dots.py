@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from tutelage.errors import UnsupportedStudentError, UsageError, nearest
+from tutelage.errors import UnsupportedStudentError, require_known
 from tutelage.functional.differentiable import original
 from tutelage.functional.module_state import attributes_kept
 from tutelage.functional.replay_context import clone_rows
@@ -59,16 +59,13 @@ def gradient_dots(
     Returns:
         [B].
 
-    Raises:
-        UsageError: If a method, layer or parameter is unknown, no parameter is left, or what
-            is given is no tensor.
-
-    Note: ``"ghost"`` raises UnsupportedStudentError where it cannot see a parameter's use.
+    Note: raises ``UsageError`` where a method, layer or parameter is unknown, no parameter is
+    left, or what is given is no tensor; ``"ghost"`` ``UnsupportedStudentError`` where it cannot
+    see a parameter's use.
 
     Source: Gradient-alignment reward, section 3; Goodfellow 2015 for the linear layer.
     """
-    if method not in get_args(Method):
-        raise UsageError(f"There is no method '{method}'. {nearest(method, get_args(Method))}")
+    require_known("There is no method", method, get_args(Method))
     batch, student = require_batch("batch", batch), original(student)
     names = selected(student, layers)
     g = without_padding(student, direction_for(student, direction, names))
@@ -96,8 +93,7 @@ def direction_for(student: nn.Module, direction: Params, names: Collection[str])
     own = dict(student.named_parameters())
     require_tensors("A direction", **direction)
     for name in direction:
-        if name not in own:
-            raise UsageError(f"The student has no parameter '{name}'. {nearest(name, own)}")
+        require_known("The student has no parameter", name, own)
     return {k: v.detach().to(own[k].dtype) for k, v in direction.items() if k in names}
 
 

@@ -38,11 +38,7 @@ class RecordingHooks:
     """
 
     def __init__(
-        self,
-        recording: Recording,
-        store: torch.dtype | None,
-        places: Places,
-        check: RowCheck,
+        self, recording: Recording, store: torch.dtype | None, places: Places, check: RowCheck
     ) -> None:
         self.recording = recording
         self.rows = recording.rows
@@ -98,14 +94,14 @@ class RecordingHooks:
         def after(_module: nn.Module, _args: object, out: object) -> object:
             if self.paused or not opened:
                 return None
-            given, was = opened.pop()
+            inputs, was = opened.pop()
             if not self._counts(out):
                 return None
             if len(tensors_in(out)) > 1:
                 out = separate_views(
                     out
                 )  # else a gradient may reach one output through another
-            self._keep(Call(unit, self.rows, given, None, was), tensors_in(out), stack)
+            self._keep(Call(unit, self.rows, inputs, None, was), tensors_in(out), stack)
             return out
 
         # everything that the user's hooks do is done again with the module

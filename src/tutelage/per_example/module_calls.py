@@ -33,7 +33,7 @@ class Call:
 
     unit: Unit
     rows: int
-    given: ModuleInputs
+    inputs: ModuleInputs
     store: torch.dtype | None
     """how to keep tensors; None: as they are"""
     before: ModuleSnapshot | None = None
@@ -62,21 +62,21 @@ class Call:
         if self.repeated:
             return
         if self.before is None and keeps_row_gradients(
-            self.unit, self.given, delta, out.row_dim
+            self.unit, self.inputs, delta, out.row_dim
         ):
             self.keep_row_gradients(delta, out.row_dim)
             return
         if self.before is None and self.store is not None:
             delta = delta.to(self.store)
-            self.given = self.given.stored_as(self.store)
+            self.inputs = self.inputs.stored_as(self.store)
         out.delta = delta if out.delta is None else out.delta + delta
 
     def keep_row_gradients(self, delta: Tensor, row_dim: int) -> None:
         """Replace inputs and output gradients by per-example gradients."""
         device = delta.device.type
         with torch.no_grad(), torch.autocast(device, enabled=False):
-            self.sums = row_gradients(self.unit, self.given, delta, row_dim, self.saved)
-        self.given, self.saved = ModuleInputs((), {}), None
+            self.sums = row_gradients(self.unit, self.inputs, delta, row_dim, self.saved)
+        self.inputs, self.saved = ModuleInputs((), {}), None
 
     def dots(self, direction: Params) -> Tensor:
         """The call's share of every row's product."""
@@ -93,7 +93,7 @@ class Call:
         if self.sums:
             parts = [self.sums[k] @ v.flatten().to(self.sums[k]) for k, v in local.items()]
             return torch.stack(parts).sum(0)
-        if self.given.overwritten:
+        if self.inputs.overwritten:
             raise RuntimeError(
                 f"The inputs of the student's module '{self.unit.name}' were overwritten "
                 "before the dot products were computed. Give every batch its own memory."
@@ -105,14 +105,14 @@ class Call:
         """The call's share, by the outputs' derivative along the direction."""
         known = [(out.delta, out.row_dim) for out in self.outputs]
         if self.before is None:
-            moved = [moved_linearly(self.unit.module, self.given, local)]
+            moved = [moved_linearly(self.unit.module, self.inputs, local)]
         else:
             try:
-                moved = moved_forward(self.before, self.given, local)
+                moved = moved_forward(self.before, self.inputs, local)
             except RuntimeError as error:  # torch has no forward-mode formula for what it does
                 if isinstance(error, torch.OutOfMemoryError):
                     raise
-                return dots_by_rows(self.before, self.given, local, known)
+                return dots_by_rows(self.before, self.inputs, local, known)
         shares = [
             row_dots(delta, tangent, dim)
             for (delta, dim), tangent in zip(known, moved, strict=True)
@@ -132,9 +132,9 @@ def saved_statistics(output: object) -> tuple[Tensor, Tensor] | None:
 
 
 def open_call(
-    unit: Unit, rows: int, store: torch.dtype | None, given: ModuleInputs, output: object
+    unit: Unit, rows: int, store: torch.dtype | None, inputs: ModuleInputs, output: object
 ) -> Call:
     """Record a layer's inputs."""
     norm = isinstance(unit.module, nn.modules.batchnorm._BatchNorm)
     saved = saved_statistics(output) if norm and unit.module.training else None
-    return Call(unit, rows, given, store, saved=saved)
+    return Call(unit, rows, inputs, store, saved=saved)

@@ -47,9 +47,11 @@ class ModuleSnapshot:
         self.cuda_state = torch.cuda.get_rng_state(self.device) if cuda else None
         self.autocast = torch.is_autocast_enabled(self.device.type)
 
-    def arguments(self, given: ModuleInputs) -> ModuleInputs:
+    def arguments(self, inputs: ModuleInputs) -> ModuleInputs:
         """Inputs in the parameters' dtype, as under autocast."""
-        return given.stored_as(next(self.module.parameters()).dtype) if self.autocast else given
+        return (
+            inputs.stored_as(next(self.module.parameters()).dtype) if self.autocast else inputs
+        )
 
     @contextmanager
     def again(self) -> Iterator[Params]:
@@ -73,17 +75,17 @@ def set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
         part.training = training
 
 
-def moved_linearly(module: nn.Module, given: ModuleInputs, local: Params) -> Tensor:
+def moved_linearly(module: nn.Module, inputs: ModuleInputs, local: Params) -> Tensor:
     """A linear layer's output derivative: the layer evaluated at the direction."""
     local = {k: wide(v) for k, v in local.items()}
     with torch.no_grad():
         if isinstance(module, nn.Embedding):
-            return embedding_rows(module, given.args[0], local["weight"])
+            return embedding_rows(module, inputs.args[0], local["weight"])
         own = {
             f"module.{k}": local[k] if k in local else zeros_like(p, local)
             for k, p in module.named_parameters(recurse=False)
         }
-        fitting = given.stored_as(next(iter(local.values())).dtype)
+        fitting = inputs.stored_as(next(iter(local.values())).dtype)
         moved = call_on(Direct(module), own, fitting.args, fitting.kwargs)
         assert isinstance(moved, Tensor)
         return moved
@@ -105,13 +107,13 @@ def embedding_rows(module: nn.Embedding, tokens: Tensor, table: Tensor) -> Tenso
     return moved
 
 
-def moved_forward(before: ModuleSnapshot, given: ModuleInputs, local: Params) -> list[Tensor]:
+def moved_forward(before: ModuleSnapshot, inputs: ModuleInputs, local: Params) -> list[Tensor]:
     """The output derivative of any module, by forward mode.
 
     Note: Raises NotImplementedError where torch has no forward-mode formula.
     """
     load_forward_mode()
-    fitting = before.arguments(given)
+    fitting = before.arguments(inputs)
     with torch.no_grad(), before.again() as own, dual_level(), as_constants():
         duals = {k: make_dual(own[k], v.to(own[k].dtype)) for k, v in local.items()}
         given_back = call_module(before.module, own | duals, fitting)
@@ -121,14 +123,14 @@ def moved_forward(before: ModuleSnapshot, given: ModuleInputs, local: Params) ->
 
 def dots_by_rows(
     before: ModuleSnapshot,
-    given: ModuleInputs,
+    inputs: ModuleInputs,
     local: Params,
     outputs: list[tuple[Tensor | None, int]],
 ) -> Tensor:
     """Products by one backward pass per row, for modules without forward mode."""
     with torch.enable_grad(), before.again() as own:
         own = {k: v.requires_grad_(k in local) for k, v in own.items()}
-        tensors = tensors_in(call_module(before.module, own, before.arguments(given)))
+        tensors = tensors_in(call_module(before.module, own, before.arguments(inputs)))
         known = [
             (out.movedim(dim, 0), delta.to(out.dtype).movedim(dim, 0))
             for out, (delta, dim) in zip(tensors, outputs, strict=True)
@@ -151,6 +153,6 @@ def row_dot(row: list[tuple[Tensor, Tensor]], own: Params, local: Params) -> Ten
     return torch.stack(parts).sum()
 
 
-def call_module(module: nn.Module, own: dict[str, Any], given: ModuleInputs) -> object:
+def call_module(module: nn.Module, own: dict[str, Any], inputs: ModuleInputs) -> object:
     """Call a module on other parameters and buffers."""
-    return replay(module, own, given.args, given.kwargs, tie_weights=False)
+    return replay(module, own, inputs.args, inputs.kwargs, tie_weights=False)

@@ -128,9 +128,9 @@ class Recorder:
         ):
             stack.callback(hook.remove)
 
-    def _probe(self, watch: RecordingHooks, student: nn.Module, given: ModuleInputs) -> None:
+    def _probe(self, watch: RecordingHooks, student: nn.Module, inputs: ModuleInputs) -> None:
         with watch.pause():
-            self._places = find_places(student, watch.units, given, watch.rows)
+            self._places = find_places(student, watch.units, inputs, watch.rows)
         watch.places = self._places or {}
         if self._places is None and any(map(uses_batch_statistics, student.modules())):
             watch.check.reason = UNKNOWN  # the check leaves batch statistics out

@@ -32,48 +32,48 @@ def gradient_dot(gradient: Tensor, direction: Tensor) -> Tensor:
     return (wide(gradient) * wide(direction)).sum()
 
 
-def tensors_in(given: object) -> list[Tensor]:
+def tensors_in(value: object) -> list[Tensor]:
     """The distinct floating-point tensors of a nested output, in order."""
-    found = {id(t): t for t in all_tensors(given) if t.is_floating_point()}
+    found = {id(t): t for t in all_tensors(value) if t.is_floating_point()}
     return list(found.values())
 
 
-def all_tensors(given: object) -> list[Tensor]:
+def all_tensors(value: object) -> list[Tensor]:
     """All tensors of a nested structure, in order."""
-    if isinstance(given, Tensor):
-        return [given]
-    if isinstance(given, Mapping):
-        parts: Sequence[object] = list(given.values())
-    elif isinstance(given, (tuple, list)):
-        parts = given
-    elif is_dataclass(given):
-        parts = [getattr(given, field.name) for field in fields(given)]
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        parts: Sequence[object] = list(value.values())
+    elif isinstance(value, (tuple, list)):
+        parts = value
+    elif is_dataclass(value):
+        parts = [getattr(value, field.name) for field in fields(value)]
     else:
         return []
     return [t for part in parts for t in all_tensors(part)]
 
 
-def map_tensors(given: object, change: Callable[[Tensor], Tensor]) -> object:
+def map_tensors(value: object, change: Callable[[Tensor], Tensor]) -> object:
     """Map every tensor of a nested structure."""
-    if isinstance(given, Tensor):
-        return change(given)
-    if type(given) is dict:
-        return {k: map_tensors(v, change) for k, v in given.items()}
-    if isinstance(given, tuple):
-        parts = [map_tensors(part, change) for part in given]
-        kind: Any = type(given)
+    if isinstance(value, Tensor):
+        return change(value)
+    if type(value) is dict:
+        return {k: map_tensors(v, change) for k, v in value.items()}
+    if isinstance(value, tuple):
+        parts = [map_tensors(part, change) for part in value]
+        kind: Any = type(value)
         return kind(*parts) if hasattr(kind, "_fields") else tuple(parts)
-    if type(given) is list:
-        return [map_tensors(part, change) for part in given]
-    if is_dataclass(given) and not isinstance(given, type):
-        held = {f.name: getattr(given, f.name) for f in fields(given) if f.init}
+    if type(value) is list:
+        return [map_tensors(part, change) for part in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
         return replace(
-            given, **{name: map_tensors(part, change) for name, part in held.items()}
+            value, **{name: map_tensors(part, change) for name, part in held.items()}
         )
-    return given
+    return value
 
 
-def separate_views(given: object) -> object:
+def separate_views(value: object) -> object:
     """Views of the outputs, none of which is computed from another."""
     views: dict[int, Tensor] = {}
 
@@ -82,4 +82,4 @@ def separate_views(given: object) -> object:
             return tensor
         return views.setdefault(id(tensor), tensor.view_as(tensor))
 
-    return map_tensors(given, view)
+    return map_tensors(value, view)

@@ -17,7 +17,7 @@ SMALLER = 0.6
 forming it costs about as much as reading a dot product off, later, from the other two"""
 
 
-def keeps_row_gradients(unit: Unit, given: ModuleInputs, delta: Tensor, row_dim: int) -> bool:
+def keeps_row_gradients(unit: Unit, inputs: ModuleInputs, delta: Tensor, row_dim: int) -> bool:
     """Whether to keep a layer's per-example gradients."""
     module = unit.module
     if isinstance(module, CHANNEL_NORMS + TRAILING_NORMS):
@@ -29,7 +29,7 @@ def keeps_row_gradients(unit: Unit, given: ModuleInputs, delta: Tensor, row_dim:
     if isinstance(module, CONVS) and row_dim != 0:
         return False
     size = module.weight.numel() * delta.shape[row_dim]
-    return size < SMALLER * (given.args[0].numel() + delta.numel())
+    return size < SMALLER * (inputs.args[0].numel() + delta.numel())
 
 
 def unit_dim(module: nn.Module, delta: Tensor) -> int:
@@ -46,7 +46,7 @@ def own_dims(module: nn.Module, ndim: int) -> set[int]:
 
 def row_gradients(
     unit: Unit,
-    given: ModuleInputs,
+    inputs: ModuleInputs,
     delta: Tensor,
     row_dim: int,
     saved: tuple[Tensor, Tensor] | None,
@@ -59,7 +59,7 @@ def row_gradients(
     if "bias" in unit.params:
         found["bias"] = summed(delta, dims, row_dim)
     if "weight" in unit.params:
-        x = given.args[0].to(delta.dtype)
+        x = inputs.args[0].to(delta.dtype)
         if isinstance(module, CONVS):
             found["weight"] = convolution_gradients(module, x, delta)
         elif isinstance(module, nn.Linear):

@@ -8,7 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.utils.parametrize import is_parametrized
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage.types import Params
 
 CHANNEL_NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm)
@@ -109,8 +109,7 @@ def selected(student: nn.Module, layers: Collection[str] | None) -> list[str]:
     """Names of the trainable parameters within some modules."""
     known = [name for name, _ in student.named_modules() if name]
     for layer in layers or ():
-        if layer not in known:
-            raise UsageError(f"The student has no module '{layer}'. {nearest(layer, known)}")
+        require_known("The student has no module", layer, known)
     wanted = None if layers is None else names_within(student, layers)
     chosen = [
         name

@@ -183,10 +183,6 @@ def require_same_velocity(undone: UndoneWindow, known: Params) -> None:
     rounding may do to that gradient is left out: the parameters' own error times ``CURVED``
     times 4 / lr, the largest curvature at which heavy-ball steps converge. The first steps of
     deep networks with batch normalisation have up to twenty times that curvature.
-
-    Args:
-        undone: A reversed window.
-        known: Entries of the momentum buffers as they were; a missing one is zero.
     """
     if undone.velocity is None or undone.start is None:
         return

@@ -15,15 +15,7 @@ from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, DotProducts, Product
 from tutelage.signals.signal import EvaluateOn, OneStep, gradient_of_updated
 from tutelage.teacher import is_attached
-from tutelage.types import (
-    Batch,
-    Estimate,
-    Params,
-    RecordedPasses,
-    Step,
-    StudentState,
-    Window,
-)
+from tutelage.types import Batch, Estimate, Params, RecordedPasses, Step, StudentState, Window
 
 Mode = Literal["online", "restep", "virtual"]
 Layers = Literal["all", "last"]

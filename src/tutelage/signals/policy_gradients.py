@@ -44,11 +44,7 @@ def evaluated_step(
     assert window.start is not None
     step = window.steps[-1]
     evaluation = window.held_out_loss or problem.held_out_gradients(window.end, phi, held_out)
-    return (
-        step,
-        evaluation,
-        window.observed or observe_step(problem, phi, window.start, step),
-    )
+    return (step, evaluation, window.observed or observe_step(problem, phi, window.start, step))
 
 
 def policy_gradient(

@@ -21,7 +21,7 @@ from tutelage.signals.replay_plan import (
     tree_plan,
 )
 from tutelage.signals.signal import Signal
-from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
+from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,6 @@ class Replayed(Signal):
             if self.memory != "sqrt":
                 raise ValueError("Give memory or budget, not both.")
             bytes_of(self.budget, torch.device("cpu"))
-
-    def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
-    ) -> Estimate:
-        """Estimate the hypergradient."""
-        assert window.start is not None
-        estimate, end = self.estimate_run(problem, phi, window.start, window.steps, held_out)
-        return estimate._replace(end=end)
 
     def estimate_run(
         self,

@@ -88,8 +88,7 @@ class SampledStep:
     def derivative(self) -> Params:
         """The teacher's gradient of the training loss's derivative along the direction."""
         if not only_weighs(self.problem, self.prepared):
-            way, start = DoubleBackward(), self.start
-            return way.mixed(self.problem, start, self.phi, self.step, self.v)
+            return DoubleBackward().mixed(self.problem, self.start, self.phi, self.step, self.v)
         if not self.weights.requires_grad:
             return {k: torch.zeros_like(p) for k, p in self.phi.items()}
         reduced = self.problem.reduce(self.dots, self.weights, self.prepared)

@@ -75,7 +75,7 @@ class Signal:
     def __call__(
         self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        """Estimate the hypergradient.
+        """Estimate the hypergradient; by default by ``estimate_run`` from the window's start.
 
         Args:
             problem: The student learning under the teacher.
@@ -87,9 +87,13 @@ class Signal:
             The gradient of the held-out loss with respect to ``phi``.
 
         Raises:
-            NotImplementedError: By default.
+            NotImplementedError: By default, of a signal that is no ``WholeRun``.
         """
-        raise NotImplementedError
+        if not isinstance(self, WholeRun):
+            raise NotImplementedError
+        assert window.start is not None
+        estimate, end = self.estimate_run(problem, phi, window.start, window.steps, held_out)
+        return estimate._replace(end=end)
 
     def combine(
         self,

@@ -9,7 +9,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import detached, grads_of_both, leaves, named_grad
 from tutelage.signals.facts import facts_of
 from tutelage.signals.signal import Signal
-from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState, Window
+from tutelage.types import Batch, Estimate, HeldOutLoss, Params, Step, StudentState
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,6 @@ class Unrolled(Signal):
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.steps}.")
-
-    def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
-    ) -> Estimate:
-        """Estimate the hypergradient."""
-        assert window.start is not None
-        estimate, end = self.estimate_run(problem, phi, window.start, window.steps, held_out)
-        return estimate._replace(end=end)
 
     def estimate_run(
         self,

@@ -12,6 +12,7 @@ from tutelage.errors import MissingExtraError, UsageError
 from tutelage.fitting import fit
 from tutelage.fitting.settings import whole
 from tutelage.models.heads import mlp
+from tutelage.randomness import seeded
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -111,8 +112,7 @@ class TaughtClassifier(ClassifierMixin, BaseEstimator):
             raise UsageError("The labels are of one class; a classifier needs two or more.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         weights = torch.as_tensor(given[kept])
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             student = self._module(X[kept])
             if X_checked is not None:
                 checked = X_checked, np.searchsorted(self.classes_, y_checked)

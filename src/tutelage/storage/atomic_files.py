@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tutelage.errors import in_one_line
+
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",
@@ -65,7 +67,7 @@ def name_in_error(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename == str(path):
             raise
-        text = " ".join(str(error).split())
+        text = in_one_line(error)
         found = _NUMBERED.match(text)  # as pyarrow has it
         number = error.errno or (int(found[1]) if found else 0)
         reason = os.strerror(number) if number else text

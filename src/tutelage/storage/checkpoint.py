@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.storage.atomic_files import write_atomically
 
 DIGEST = "digest"
@@ -125,5 +125,5 @@ def name_damaged_file(file: Path, remedy: str, *, what: str = "is damaged") -> I
 def _why(error: BaseException) -> str:
     if isinstance(error, pickle.UnpicklingError):  # torch's text says how to switch safety off
         return ", or holds more than tensors and plain values, which is never loaded"
-    reason = " ".join(str(error).split())[:200]
+    reason = in_one_line(error)[:200]
     return f" ({reason})" if reason else ""

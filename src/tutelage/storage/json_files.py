@@ -8,11 +8,12 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tutelage.errors import in_one_line
 from tutelage.storage.atomic_files import write_atomically
 
 FULL, CLOSED = "Make room there", "Allow writing there"
 """what mends that something cannot be written"""
-WAYS = {
+REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), CLOSED),
 }
@@ -21,9 +22,9 @@ PACKAGES = ("tutelage", "torch", "torchvision", "numpy", "datasets", "scikit-lea
 
 def write_error(error: OSError, place: Path | str, then: str) -> str:
     """The message of a failed write."""
-    reason = error.strerror or " ".join(str(error).split())
-    way = WAYS.get(error.errno or 0, "Mend that")
-    return f"{place} cannot be written: {reason}. {way}, {then}."
+    reason = error.strerror or in_one_line(error)
+    remedy = REMEDIES.get(error.errno or 0, "Mend that")
+    return f"{place} cannot be written: {reason}. {remedy}, {then}."
 
 
 def write_json(path: Path, content: object) -> None:

@@ -13,7 +13,7 @@ class Aligned(Teacher):
     ``g_i`` is the gradient of example i's loss and ``g_V`` that of the held-out loss, both at
     the student before the step. For plain SGD of rate ``eta``, ``-eta <g_i, g_V>`` is the slope
     of the held-out loss after a step in the weight of example i, at weights of zero. A batch
-    none of whose gradients points the held-out way teaches nothing.
+    none of whose gradients points along the held-out one teaches nothing.
 
     Source: Ren et al. 2018, Learning to Reweight Examples for Robust Deep Learning,
     algorithm 1.

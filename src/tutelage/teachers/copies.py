@@ -10,7 +10,7 @@ from tutelage.teacher import Teacher
 from tutelage.types import Batch, PreparedBatch
 
 _ONLINE, _OFFLINE = 1, 2
-"""first part of a seed: keeps the two ways of drawing copies apart"""
+"""first part of a seed: keeps the random numbers of the two kinds of copies apart"""
 
 
 @runtime_checkable

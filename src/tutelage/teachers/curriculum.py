@@ -5,7 +5,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from tutelage.errors import nearest
+from tutelage.errors import require_known
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import Teacher
 from tutelage.types import Observation, PreparedBatch
@@ -42,8 +42,7 @@ class Curriculum(Teacher):
         self, network: nn.Module, *, iteration: bool = True, beyond: Beyond = "paper"
     ) -> None:
         super().__init__()
-        if beyond not in get_args(Beyond):
-            raise ValueError(f"Unknown beyond '{beyond}'. {nearest(beyond, get_args(Beyond))}")
+        require_known("Unknown beyond", beyond, get_args(Beyond))
         self.network = network
         self.uses_progress = iteration
         self.beyond: Beyond = beyond

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage.functional.taps import known_width, tap_width
 from tutelage.teacher import Teacher
 from tutelage.types import Observation, PreparedBatch
@@ -69,12 +69,10 @@ class InternalState(Teacher):
         if hidden_layers < 0:
             raise UsageError(f"hidden_layers must be 0 or above, got {hidden_layers}.")
         for fact in surface:
-            if fact not in SURFACE:
-                raise UsageError(f"Unknown surface fact '{fact}'. {nearest(fact, SURFACE)}")
+            require_known("Unknown surface fact", fact, SURFACE)
         if len(set(surface)) < len(surface):
             raise UsageError(f"surface names a fact twice: {', '.join(surface)}.")
-        if level not in LEVELS:
-            raise UsageError(f"Unknown level '{level}'. {nearest(level, LEVELS)}")
+        require_known("Unknown level", level, LEVELS)
         self.classes = classes
         self.level = level
         self.taps = () if tap is None else (tap,)
@@ -154,16 +152,16 @@ def internal_of(observation: Observation, tap: str, width: int) -> Tensor:
     return state
 
 
-def width_of(student: nn.Module, tap: str, given: int | None) -> int:
+def width_of(student: nn.Module, tap: str, width: int | None) -> int:
     """The number of features at a tap: as given, or read off the student."""
-    if given is None:
+    if width is None:
         return tap_width(student, tap)
     known = known_width(student, tap)
-    if known is not None and known != given:
+    if known is not None and known != width:
         raise UsageError(
-            f"The student gives {known} features at tap '{tap}', but tap_width is {given}."
+            f"The student gives {known} features at tap '{tap}', but tap_width is {width}."
         )
-    return given
+    return width
 
 
 def _zero_start_mlp(size: int, width: int, hidden_layers: int, *, bias: bool) -> nn.Sequential:

@@ -139,8 +139,8 @@ class LearnedAugmentation(Teacher):
         operation = draws.distinct(OPERATION, self.most, len(policy.keep))
         level = _chosen(draws.uniform(LEVEL, self.most), policy.strength[operation])
         kept = draws.uniform(KEPT, self.most) < policy.keep[operation]
-        given = np.arange(self.most) < count[:, None]
-        return count, with_signs(draws, operation, level, kept & given)
+        drawn = np.arange(self.most) < count[:, None]
+        return count, with_signs(draws, operation, level, kept & drawn)
 
     def log_probability(
         self, count: Int64[np.ndarray, "B"], actions: Actions
@@ -159,10 +159,10 @@ class LearnedAugmentation(Teacher):
             torch.from_numpy(x).to(device)
             for x in (count, actions.operation, actions.level, actions.kept)
         )
-        given = torch.arange(self.most, device=device) < r[:, None]
+        drawn = torch.arange(self.most, device=device) < r[:, None]
         done = F.logsigmoid(self.keep)[a] + self.strength.log_softmax(1)[a, k]
         each = torch.where(d, done, F.logsigmoid(-self.keep)[a])
-        return self.count.log_softmax(0)[r - 1] + (each * given).sum(1)
+        return self.count.log_softmax(0)[r - 1] + (each * drawn).sum(1)
 
     def prepare(self, batch: Batch) -> PreparedBatch:
         """Augment a batch."""

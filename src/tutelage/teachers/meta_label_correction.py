@@ -64,15 +64,7 @@ class MetaLabelCorrection(nn.Module):
                 nn.init.zeros_(layer.bias)
 
     def corrected(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
-        """The targets in place of the given labels.
-
-        Args:
-            prepared: What the student saw; targets [L], or [L, C], whose embedding is the mean.
-            observation: The student's features.
-
-        Returns:
-            Soft labels [L, C] that sum to one.
-        """
+        """Soft targets [L, C] in place of the given labels."""
         targets, (tap,) = prepared.targets, self.taps
         soft = targets.is_floating_point()
         given = targets if soft else one_hot(targets, self.classes, type(self).__name__)
@@ -83,14 +75,6 @@ class MetaLabelCorrection(nn.Module):
             return self.net(torch.cat(seen, 1)).softmax(1)
 
     def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
-        """What the student descends for each row.
-
-        Args:
-            prepared: What the student saw.
-            observation: Its logits [L, C] and features.
-
-        Returns:
-            Cross entropy with the corrected targets [L], in nats.
-        """
+        """Cross entropy [L] with the corrected targets, in nats."""
         log_p = wide(observation.logits).log_softmax(1)
         return -(self.corrected(prepared, observation).to(log_p) * log_p).sum(1)

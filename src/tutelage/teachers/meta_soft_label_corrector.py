@@ -65,15 +65,7 @@ class MetaSoftLabelCorrector(nn.Module):
         )
 
     def corrected(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
-        """The targets in place of the given labels.
-
-        Args:
-            prepared: What the student saw; targets [L] or [L, C].
-            observation: Its logits [L, C].
-
-        Returns:
-            Soft labels [L, C] that sum to one.
-        """
+        """Soft targets [L, C] in place of the given labels."""
         z = self.previous[rows_of(self.ids, prepared.ids, "no earlier target is there")]
         log_p = wide(observation.logits).detach().log_softmax(1)
         targets, classes = prepared.targets, z.shape[1]
@@ -85,30 +77,14 @@ class MetaSoftLabelCorrector(nn.Module):
         return alpha * y + (1 - alpha) * (beta * z + (1 - beta) * log_p.exp())
 
     def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
-        """What the student descends for each row.
-
-        Args:
-            prepared: What the student saw.
-            observation: Its logits [L, C].
-
-        Returns:
-            Cross entropy with the corrected targets [L], in nats.
-        """
+        """Cross entropy [L] with the corrected targets, in nats."""
         log_p = wide(observation.logits).log_softmax(1)
         return -(self.corrected(prepared, observation) * log_p).sum(1)
 
     def remember(
         self, prepared: PreparedBatch, observation: Observation
     ) -> Mapping[str, Tensor]:
-        """The targets of a step that was taken, in place of those before.
-
-        Args:
-            prepared: What the student saw.
-            observation: Its logits.
-
-        Returns:
-            z of all examples.
-        """
+        """The z of all examples after a step: its targets in place of those before."""
         rows = rows_of(self.ids, prepared.ids, "no earlier target is there")
         found = self.corrected(prepared, observation).to(self.previous)
         return {"previous": self.previous.index_copy(0, rows, found)}

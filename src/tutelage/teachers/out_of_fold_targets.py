@@ -174,14 +174,7 @@ class OutOfFoldTargets(nn.Module):
         return found
 
     def prepare(self, batch: Batch) -> PreparedBatch:
-        """Move the targets.
-
-        Args:
-            batch: B examples, targets [B] or [B, C].
-
-        Returns:
-            The same inputs with soft labels [B, C] that sum to one.
-        """
+        """The same inputs with soft targets [B, C]."""
         closed = self.closed_form[self._rows(batch.ids)]
         given = soft_labels(batch, closed.shape[1], type(self).__name__)
         kind = torch.promote_types(closed.dtype, given.dtype)
@@ -191,15 +184,7 @@ class OutOfFoldTargets(nn.Module):
         return as_prepared(batch)._replace(targets=targets.to(given.dtype))
 
     def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:  # noqa: ARG002 - the interface
-        """How much each row counts.
-
-        Args:
-            prepared: What the student saw.
-            observation: What its forward pass revealed.
-
-        Returns:
-            Weights [L] in (0, 1).
-        """
+        """Weights [L] in (0, 1)."""
         return self.logits(prepared.ids)[:, 0].sigmoid()
 
     def targets(self) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N"]]:

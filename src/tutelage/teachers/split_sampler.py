@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tutelage.errors import nearest
+from tutelage.errors import require_known
 from tutelage.teacher import Teacher
 from tutelage.types import Batch, PreparedBatch, as_prepared
 from tutelage.validation.shapes import require_known_ids
@@ -56,8 +56,7 @@ class SplitSampler(Teacher):
         super().__init__()
         if len(sizes) < 2 or min(sizes) < 1:
             raise ValueError(f"sizes are {list(sizes)}; give two or more parts, none empty.")
-        if policy not in get_args(Policy):
-            raise ValueError(f"Unknown policy '{policy}'. {nearest(policy, get_args(Policy))}")
+        require_known("Unknown policy", policy, get_args(Policy))
         self.policy = policy
         self.logits = nn.Parameter(torch.zeros(len(sizes)))
         self.sizes: Tensor
@@ -88,15 +87,7 @@ class SplitSampler(Teacher):
 
     @torch.no_grad()
     def draw(self, size: int, *, generator: torch.Generator) -> Draw:
-        """Draw the examples of one batch, with replacement.
-
-        Args:
-            size: How many.
-            generator: Where the numbers come from; its device is where the draw lies.
-
-        Returns:
-            The draw.
-        """
+        """Draw the examples of one batch, with replacement."""
         device = generator.device
         p = self.log_probs().exp().to(device)
         part = p.multinomial(size, replacement=True, generator=generator)

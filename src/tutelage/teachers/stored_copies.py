@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from tutelage.losses.targets import one_hot
 from tutelage.teacher import Teacher
 from tutelage.teachers.copies import repeated
-from tutelage.teachers.worst_case_soft import probabilities
+from tutelage.teachers.worst_case_soft import class_probabilities
 from tutelage.types import Batch, PreparedBatch
 from tutelage.validation.shapes import require_tensors
 
@@ -92,7 +92,7 @@ def predicted(
     model: nn.Module,
     inputs: Tensor,
     *,
-    predict: Callable[[Tensor], Tensor] = probabilities,
+    predict: Callable[[Tensor], Tensor] = class_probabilities,
     at_once: int = 256,
 ) -> Tensor:
     """Soft labels of examples, or of their copies, by a trained model.
@@ -112,5 +112,5 @@ def predicted(
     model.eval()
     device = next(model.parameters()).device
     rows = [part.to(device) for part in inputs.split(at_once)]
-    given = [x if x.is_floating_point() else x.long() for x in rows]
-    return torch.cat([predict(model(x)).cpu() for x in given])
+    parts = [x if x.is_floating_point() else x.long() for x in rows]
+    return torch.cat([predict(model(x)).cpu() for x in parts])

@@ -25,7 +25,7 @@ def own_prediction(prepared: PreparedBatch, predicted: Tensor) -> Tensor:  # noq
     return predicted
 
 
-def probabilities(logits: Tensor) -> Tensor:
+def class_probabilities(logits: Tensor) -> Tensor:
     """The probabilities of a classifier."""
     return wide(logits).softmax(1)
 
@@ -108,7 +108,7 @@ class WorstCaseSoft(Teacher):
         *,
         rule: TargetRule = own_prediction,
         objective: Objective = cross_entropy,
-        predict: Callable[[Tensor], Tensor] = probabilities,
+        predict: Callable[[Tensor], Tensor] = class_probabilities,
         detach_target: bool = True,
         drop_below: float = 0.0,
     ) -> None:

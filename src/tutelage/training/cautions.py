@@ -9,11 +9,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import first_few
 from tutelage.losses.objectives import cross_entropy
 from tutelage.losses.targets import CrossEntropy
-from tutelage.teachers.steps_taken import (
-    FEWEST_TEACHER_STEPS,
-    STEPS_TAKEN,
-    note_unknown_length,
-)
+from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, STEPS_TAKEN, note_unknown_length
 from tutelage.training.teacher_update import TeacherUpdater
 from tutelage.types import Batch
 
@@ -54,14 +50,7 @@ class LoopCautions:
     def note(
         self, steps: int, batch: Batch, held_out: Batch | None, outputs: tuple[int, ...]
     ) -> None:
-        """Warn of what is found before a step.
-
-        Args:
-            steps: Student steps taken.
-            batch: Training examples.
-            held_out: Held-out ones, if the step takes them.
-            outputs: The shape of the student's logits for an example; empty if unknown.
-        """
+        """Warn of what is found before a step."""
         if not self._noted:
             self._note_length(steps)
         if held_out is not None:

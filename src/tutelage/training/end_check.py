@@ -92,8 +92,8 @@ def distance_of_ends(window: Window, end: StudentState) -> float:
         ulp = torch.finfo(real.dtype).eps * len(window.steps) if name in moving else 0.0
         parts = wide(real) - again, again - wide(start), ulp * wide(real)
         totals.append(torch.stack([_squares(part, scale) for part in parts]))
-    away, way, rounding = torch.stack(totals).sum(0).sqrt().tolist()
-    return (away - rounding) / way if away > rounding and way else float(away > rounding)
+    off, moved, rounding = torch.stack(totals).sum(0).sqrt().tolist()
+    return (off - rounding) / moved if off > rounding and moved else float(off > rounding)
 
 
 def _squares(difference: Tensor, scale: Tensor | float) -> Tensor:

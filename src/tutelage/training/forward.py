@@ -24,14 +24,7 @@ from tutelage.functional.trees import detached
 from tutelage.losses.objectives import logits_of, losses_of
 from tutelage.teacher import acts_at_test, implements, is_attached, taps_of
 from tutelage.teachers.hook_calls import prepare
-from tutelage.types import (
-    Batch,
-    Observation,
-    PreparedBatch,
-    Progress,
-    Step,
-    as_prepared,
-)
+from tutelage.types import Batch, Observation, PreparedBatch, Progress, Step, as_prepared
 
 
 class StepResult(NamedTuple):

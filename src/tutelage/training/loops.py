@@ -82,8 +82,8 @@ def episodic(
     while True:
         module, optimizer = make_student(number)
         problem = BilevelProblem(StudentView(module, optimizer), teacher, objective)
-        given = [require_batch("batch", b) for b in collect_batches(batches(number))]
-        steps = planned_steps(problem.student, given, mixed_seed(seed, number))
+        training = [require_batch("batch", b) for b in collect_batches(batches(number))]
+        steps = planned_steps(problem.student, training, mixed_seed(seed, number))
         now = autocast_now(problem.student.device)
         batch = require_batch("held_out", held_out(number))._replace(
             seed=mixed_seed(seed, number, 1), autocast=now
@@ -98,7 +98,7 @@ def episodic(
         skipped = not step_if_finite(teacher_optimizer, params, estimate.grad)
         if skipped and not warned:
             warned = True
-            _LOG.warning("%s %s", SKIPPED, reason_of_skip(batch, given, end.params))
+            _LOG.warning("%s %s", SKIPPED, reason_of_skip(batch, training, end.params))
         yield Episode(number, estimate.held_out_loss, end, dict(estimate.facts), skipped)
         number += 1
 

@@ -15,13 +15,7 @@ networks are hard to reverse"""
 def reason_of_skip(
     held_out: Batch, batches: Sequence[Batch], params: Mapping[str, Tensor]
 ) -> str:
-    """A sentence about a skipped teacher step; synchronises with the device.
-
-    Args:
-        held_out: The held-out batch.
-        batches: The training batches of the steps that the gradient is of.
-        params: Of the student after them.
-    """
+    """A sentence about a skipped teacher step; synchronises with the device."""
     for kind, some in (("held-out", [held_out]), ("training", batches)):
         if ids := [number for batch in some for number in _ids(batch)]:
             return (

@@ -154,11 +154,7 @@ def tentative_window(
 
 
 def recompute_step(
-    problem: BilevelProblem,
-    recorder: Recorder,
-    phi: Params,
-    start: StudentState,
-    step: Step,
+    problem: BilevelProblem, recorder: Recorder, phi: Params, start: StudentState, step: Step
 ) -> StepObservation:
     """Run a past step once more, recorded, from the state before it."""
     theta = leaves(start.params)

@@ -35,15 +35,7 @@ def require_batch(name: str, batch: Batch, *, empty: bool = True) -> Batch:
 
 
 def require_tensors(owner: str, **values: object) -> None:
-    """Refuse lists, NumPy arrays and other things in place of tensors; None is passed over.
-
-    Args:
-        owner: What takes them, as the sentence begins.
-        values: By name.
-
-    Raises:
-        UsageError: If one is no tensor.
-    """
+    """Refuse lists, NumPy arrays and other things in place of tensors; None is passed over."""
     for name, value in values.items():
         if value is not None and not isinstance(value, Tensor):
             raise UsageError(

@@ -131,7 +131,7 @@ ALGORITHMS = {"unroll": ManyRuns, "implicit": OneRun}
 def build_teacher(settings: LearnSettings, examples: Data) -> nn.Module:
     """A fresh teacher to learn."""
     device = device_of(settings.study)
-    with seeded(mixed_seed(settings.seed, 1), torch.device("cpu")):
+    with seeded(mixed_seed(settings.seed, 1)):
         if settings.teacher == "blending":
             teacher: nn.Module = Blending(len(examples.classes))
         elif settings.teacher == "mask":

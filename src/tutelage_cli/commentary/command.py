@@ -9,6 +9,7 @@ from pathlib import Path
 from tutelage.errors import UsageError, require_module
 from tutelage_cli.commentary.args import Card, Export, Learn, Pull, Push, Show
 from tutelage_cli.commentary.settings import LearnSettings
+from tutelage_cli.config.flags import flags_of
 from tutelage_cli.runner.run_folder import exists, free_folder
 from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import say
@@ -64,7 +65,7 @@ def _learn(args: Learn) -> None:
 
         notify = partial(say, output.progress())
         learn(settings, out, on_episode, notify, overwrite=args.overwrite)
-    use = ["tutelage", "train", settings.data, *_reading_flags(settings)]
+    use = ["tutelage", "train", settings.data, *flags_of(settings, READING)]
     use = [*use, "--commentary", str(out)]
     result = output.result()
     for line in (
@@ -96,17 +97,6 @@ def _curves(args: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, floa
         yield log
     finally:
         log.close()
-
-
-def _reading_flags(settings: LearnSettings) -> list[str]:
-    # the flags that the data were read with
-    words: list[str] = []
-    for name in READING:
-        value = getattr(settings, name)
-        if value != getattr(LearnSettings, name):
-            values = value if isinstance(value, tuple) else (value,)
-            words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return words
 
 
 def _free_folder(settings: LearnSettings) -> Path:

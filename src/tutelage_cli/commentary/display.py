@@ -1,11 +1,8 @@
 """Progress of a commentary's learning: a bar on a terminal, lines in a pipe."""
 
-from types import TracebackType
-
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from tutelage_cli.terminal import Pace, clock, listed, say
+from tutelage_cli.terminal import Pace, clock, listed, progress_bar, say
 
 MAX_LINES = 10
 """lines in a pipe, about"""
@@ -29,24 +26,15 @@ class Episodes:
         self._pace = Pace()
         self._first: int | None = None
         self._reported = 0.0
-        columns = (TextColumn("episodes"), BarColumn(bar_width=20), MofNCompleteColumn())
-        status = TextColumn("{task.description}", markup=False)
-        self._bar = Progress(*columns, status, console=console)
+        self._bar = progress_bar(console, "episodes")
         self._task = self._bar.add_task("", total=total)
 
     def __enter__(self) -> "Episodes":
-        if self.console.is_terminal:
-            self._bar.start()
+        self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.console.is_terminal:
-            self._bar.stop()
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
 
     def update(self, number: int, loss: float) -> None:
         """Show a finished episode."""

@@ -12,14 +12,7 @@ from tutelage_cli.commentary.show import stand_in
 def export(
     folder: Path, size: tuple[int, int] | None, out: Path, *, place: str | None = None
 ) -> list[str]:
-    """Write a commentary as JSON that names functions of torchvision.
-
-    Args:
-        folder: The commentary.
-        size: Height and width of the images; None: of those that it was learned on.
-        out: The file.
-        place: What the commentary is called; None: by its folder.
-    """
+    """Write a commentary as JSON that names functions of torchvision; ``size`` in pixels."""
     name = folder if place is None else place
     if size is not None and min(size) < 1:
         raise UsageError(f"--size is {size[0]} {size[1]}; allowed: 1 and above.")

@@ -29,14 +29,14 @@ class SectionInputs(NamedTuple):
     """images to show it on, all in one batch"""
 
 
-def curriculum(of: SectionInputs) -> tuple[str, str]:
+def curriculum(section: SectionInputs) -> tuple[str, str]:
     """Weights over the progress of training, and the images of highest and lowest weight."""
     title = "Which examples count, and when"
-    if of.batches is None:
+    if section.batches is None:
         return title, _needs_data()
-    batch = next(of.batches.whole(len(of.batches.examples)))
+    batch = next(section.batches.whole(len(section.batches.examples)))
     weights = torch.stack([
-        _weights(of.teacher, batch, place) for place in PROGRESS_POINTS
+        _weights(section.teacher, batch, place) for place in PROGRESS_POINTS
     ]).numpy()
     names: tuple[str, ...] = ("lowest tenth below", "median", "highest tenth above")
     tracks: dict[str, list[float]] = dict(
@@ -44,7 +44,7 @@ def curriculum(of: SectionInputs) -> tuple[str, str]:
     )
     # one panel for all images, one for those whose weight moves most
     moved = np.argsort(-np.abs(weights[-1] - weights[0]), kind="stable")[:6]
-    some = {_image_name(of, batch, row): weights[:, row].tolist() for row in moved}
+    some = {_image_name(section, batch, row): weights[:, row].tolist() for row in moved}
     drawings = [
         _over_progress(tracks, "all", "Weights of all images shown"),
         _over_progress(some, "some", "Weights that change most"),
@@ -55,7 +55,7 @@ def curriculum(of: SectionInputs) -> tuple[str, str]:
         ("Highest", order[::-1][:MAX_IMAGES]),
         ("Lowest", order[:MAX_IMAGES]),
     ):
-        figures = "".join(_weighed(of, batch, row, weights[:, row]) for row in rows)
+        figures = "".join(_weighed(section, batch, row, weights[:, row]) for row in rows)
         html += f"<h3>{caption} weights at the end of training</h3>"
         html += f'<div class="gallery">{figures}</div>'
     return title, html
@@ -69,8 +69,7 @@ def _over_progress(tracks: dict[str, list[float]], mark: str, caption: str) -> s
         mark=mark,
         title=f"{caption}, over the progress of training.",
     )
-    key = styles.legend(list(styles.arm_styles(list(tracks)).items()))
-    return f"<div>{elements.chart(caption, drawing)}{key}</div>"
+    return f"<div>{elements.chart(caption, drawing)}{styles.arm_legend(list(tracks))}</div>"
 
 
 def _weights(teacher: nn.Module, batch: Batch, place: float) -> Tensor:
@@ -80,42 +79,44 @@ def _weights(teacher: nn.Module, batch: Batch, place: float) -> Tensor:
     return teacher.weigh(as_prepared(batch), Observation(empty, empty[:, None], {}, progress))
 
 
-def _image_name(of: SectionInputs, batch: Batch, row: int) -> str:
-    return f"{of.classes[int(batch.targets[row])]}, image {int(batch.ids[row])}"
+def _image_name(section: SectionInputs, batch: Batch, row: int) -> str:
+    return f"{section.classes[int(batch.targets[row])]}, image {int(batch.ids[row])}"
 
 
-def _weighed(of: SectionInputs, batch: Batch, row: int, weights: np.ndarray) -> str:
+def _weighed(section: SectionInputs, batch: Batch, row: int, weights: np.ndarray) -> str:
     facts = {
-        "label": of.classes[int(batch.targets[row])],
+        "label": section.classes[int(batch.targets[row])],
         "at first": formats.number(float(weights[0])),
         "at the end": formats.number(float(weights[-1])),
     }
-    return pictured(_bytes(of, row), _image_name(of, batch, row), facts, kind="unknown")
+    return pictured(
+        _bytes(section, row), _image_name(section, batch, row), facts, kind="unknown"
+    )
 
 
-def _bytes(of: SectionInputs, row: int) -> np.ndarray:
-    assert of.batches is not None
-    pixels = of.batches.examples.images[row].permute(1, 2, 0).numpy()
+def _bytes(section: SectionInputs, row: int) -> np.ndarray:
+    assert section.batches is not None
+    pixels = section.batches.examples.images[row].permute(1, 2, 0).numpy()
     return pixels[..., 0] if pixels.shape[2] == 1 else pixels
 
 
-def masks(of: SectionInputs) -> tuple[str, str]:
+def masks(section: SectionInputs) -> tuple[str, str]:
     """Images beside their masked copies."""
     title = "Masks"
-    teacher = of.teacher
+    teacher = section.teacher
     assert isinstance(teacher, AttentionMask)
-    if of.batches is None:
+    if section.batches is None:
         return title, _needs_data()
-    batch = next(of.batches.whole(len(of.batches.examples)))
+    batch = next(section.batches.whole(len(section.batches.examples)))
     centres = teacher.centres(batch.inputs)
     masks = teacher.mask(batch.inputs)
     rows = torch.linspace(0, len(centres) - 1, 2 * MAX_IMAGES).long().tolist()
     figures = "".join(
         pictured(
-            _beside(_bytes(of, row), masks[row, 0].numpy(), centres[row]),
-            f"{_image_name(of, batch, row)}, with its mask",
+            _beside(_bytes(section, row), masks[row, 0].numpy(), centres[row]),
+            f"{_image_name(section, batch, row)}, with its mask",
             {
-                "label": of.classes[int(batch.targets[row])],
+                "label": section.classes[int(batch.targets[row])],
                 "centre": "{:.1f}, {:.1f}".format(*centres[row].tolist()),
             },
             kind="unknown",

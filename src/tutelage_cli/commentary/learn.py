@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.commentaries.folders import require_free
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.models.heads import MLP
 from tutelage.storage.checkpoint import (
     check_checksum,
@@ -23,6 +23,7 @@ from tutelage.storage.checkpoint import (
 from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.algorithms import ALGORITHMS, LearningAlgorithm
 from tutelage_cli.commentary.settings import LEARNED, ON_IMAGES, LearnSettings
+from tutelage_cli.config.flags import flags_of
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.data.noise import require_noise
 from tutelage_cli.runner.run_folder import (
@@ -159,10 +160,10 @@ def _explain_misfit(settings: LearnSettings) -> Iterator[None]:
     except UsageError:
         raise
     except MISFIT_ERRORS as error:
-        reason = " ".join(str(error).split())
         raise UsageError(
             f"The teacher {settings.teacher} cannot be learned with the student "
-            f"{settings.student} on {settings.data} by {settings.algorithm}: {reason}"
+            f"{settings.student} on {settings.data} by {settings.algorithm}: "
+            f"{in_one_line(error)}"
         ) from error
 
 
@@ -203,10 +204,4 @@ def _provenance(
 
 def command_line(settings: LearnSettings) -> str:
     """The command that learns the same again."""
-    words = ["tutelage", "commentary", "learn", settings.data]
-    defaults = to_plain(LearnSettings())
-    for name, value in to_plain(settings).items():
-        if name != "data" and value != defaults[name]:
-            values = value if isinstance(value, list) else [value]
-            words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return shlex.join(words)
+    return shlex.join(["tutelage", "commentary", "learn", settings.data, *flags_of(settings)])

@@ -75,42 +75,42 @@ def margin_loss_chart(teacher: InternalState) -> str:
 
 
 @torch.no_grad()
-def draw_sections(of: SectionInputs) -> Parts:
+def draw_sections(section: SectionInputs) -> Parts:
     """The sections of a teacher, or of its parts."""
     sections: Parts = {}
-    for title, html in _sections(of, ""):
+    for title, html in _sections(section, ""):
         anchor = f"learned-{len(sections) + 1}" if sections else "learned"
         sections[anchor] = (title, elements.section(title, html, anchor=anchor))
     return sections
 
 
-def _sections(of: SectionInputs, note: str) -> Iterator[tuple[str, str]]:
+def _sections(section: SectionInputs, note: str) -> Iterator[tuple[str, str]]:
     note_html = elements.paragraph(note, style="note")
     for kind, parts in PARTS_OF.items():
-        if isinstance(of.teacher, kind):
+        if isinstance(section.teacher, kind):
             for name, part_note in parts.items():
-                part = of._replace(teacher=of.teacher.get_submodule(name))
+                part = section._replace(teacher=section.teacher.get_submodule(name))
                 yield from _sections(part, part_note)
             return
     for kind, draw in DRAWINGS.items():
-        if isinstance(of.teacher, kind):
-            title, html = draw(of)
+        if isinstance(section.teacher, kind):
+            title, html = draw(section)
             yield title, note_html + html
             return
-    nothing = f"There is no chart of the teacher {type(of.teacher).__name__}."
-    yield type(of.teacher).__name__, note_html + elements.paragraph(nothing, style="note")
+    nothing = f"There is no chart of the teacher {type(section.teacher).__name__}."
+    yield type(section.teacher).__name__, note_html + elements.paragraph(nothing, style="note")
 
 
-def _augmentation(of: SectionInputs) -> tuple[str, str]:
-    assert isinstance(of.teacher, LearnedAugmentation)
-    html = drawn(policy_record("", [of.teacher]), mark="policy")
+def _augmentation(section: SectionInputs) -> tuple[str, str]:
+    assert isinstance(section.teacher, LearnedAugmentation)
+    html = drawn(policy_record("", [section.teacher]), mark="policy")
     return "Which augmentations were kept", html
 
 
-def _blending(of: SectionInputs) -> tuple[str, str]:
-    assert isinstance(of.teacher, Blending | RandomBlending | Shuffled)
-    mixed = 1 - of.teacher.shares.numpy().astype(np.float64)
-    names = of.classes or tuple(map(str, range(len(mixed))))
+def _blending(section: SectionInputs) -> tuple[str, str]:
+    assert isinstance(section.teacher, Blending | RandomBlending | Shuffled)
+    mixed = 1 - section.teacher.shares.numpy().astype(np.float64)
+    names = section.classes or tuple(map(str, range(len(mixed))))
     html = ""
     if len(names) <= MOST_CLASSES:
         caption = "Share of the second image"
@@ -140,8 +140,8 @@ def _blending(of: SectionInputs) -> tuple[str, str]:
     return "How much of another image each class is shown", html
 
 
-def _loss(of: SectionInputs) -> tuple[str, str]:
-    weights = of.teacher.get_submodule("net")(LOSSES.unsqueeze(1)).sigmoid().squeeze(1)
+def _loss(section: SectionInputs) -> tuple[str, str]:
+    weights = section.teacher.get_submodule("net")(LOSSES.unsqueeze(1)).sigmoid().squeeze(1)
     drawing = plots.lines(
         LOSSES.tolist(),
         {"weight": weights.tolist()},
@@ -150,17 +150,17 @@ def _loss(of: SectionInputs) -> tuple[str, str]:
         title=f"Weight over loss, from {float(weights[0]):.3f} at 0 to "
         f"{float(weights[-1]):.3f} at {float(LOSSES[-1]):g}.",
     )
-    rescaled = normalise_of(of.teacher) == "mean"
+    rescaled = normalise_of(section.teacher) == "mean"
     note = "Weights are divided by their mean over the batch before they count." * rescaled
     html = elements.chart("Weight over loss", drawing) + elements.paragraph(note, style="note")
     return "How much an example counts, by its loss", html
 
 
-def _dynamic_loss(of: SectionInputs) -> tuple[str, str]:
-    teacher = of.teacher
+def _dynamic_loss(section: SectionInputs) -> tuple[str, str]:
+    teacher = section.teacher
     assert isinstance(teacher, DynamicLoss)
     count = teacher.classes
-    names = of.classes or tuple(map(str, range(count)))
+    names = section.classes or tuple(map(str, range(count)))
     moments = {  # share of the run, mean loss, best and present accuracy
         "at the start, of a student that guesses": (0.0, math.log(count), 1 / count, 1 / count),
         "at the end, of a student without errors": (1.0, 0.0, 1.0, 1.0),
@@ -180,14 +180,14 @@ def _dynamic_loss(of: SectionInputs) -> tuple[str, str]:
     return "The loss that was learned", html + elements.paragraph(note, style="note")
 
 
-def _internal_state(of: SectionInputs) -> tuple[str, str]:
-    teacher = of.teacher
+def _internal_state(section: SectionInputs) -> tuple[str, str]:
+    teacher = section.teacher
     assert isinstance(teacher, InternalState)
     first = next(layer for layer in teacher.net if isinstance(layer, nn.Linear))
     assert isinstance(first.weight, Tensor)
     linear = teacher.hidden_layers == 0
     rows = []
-    for name, start, end in _columns(teacher, of.classes):
+    for name, start, end in _columns(teacher, section.classes):
         block = first.weight[:, start:end]
         one = linear and end - start == 1
         size = float(block) if one else float(block.norm())

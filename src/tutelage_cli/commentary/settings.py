@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage.validation.ranges import above_zero, at_least_one
 from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.train.names import LEARNING, OLA, USED_BY
@@ -149,10 +149,7 @@ class LearnSettings:
                 f"{OLA} learns along with a student: tutelage train --teacher {OLA}. Its "
                 "commentary is then in the run's folder."
             )
-        if self.teacher not in LEARNED:
-            raise UsageError(
-                f"Unknown teacher '{self.teacher}'. {nearest(self.teacher, LEARNED)}"
-            )
+        require_known("Unknown teacher", self.teacher, LEARNED)
         at_least_one(ByFlag(self), "--steps", "--episodes", "--held-out-batch")
         above_zero(ByFlag(self), "--lr", "--teacher-lr", "--sigma")
         if self.sigma is not None and self.teacher != "mask":

@@ -27,8 +27,8 @@ def share(args: Card | Push | Pull) -> None:
 
 
 def _card(args: Card) -> None:
-    given = {name: getattr(args, name) for name in ("data", "student", "signal", "runs")}
-    facts = {name: value for name, value in given.items() if value is not None}
+    flags = {name: getattr(args, name) for name in ("data", "student", "signal", "runs")}
+    facts = {name: value for name, value in flags.items() if value is not None}
     facts |= {"seeds": args.seeds} if args.seeds else {}
     facts |= gains_of_run(args.run, args.folder) if args.run is not None else {}
     if facts:

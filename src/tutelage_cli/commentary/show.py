@@ -10,7 +10,7 @@ from torch import nn
 
 from tutelage.commentaries import load_commentary, read_card
 from tutelage.commentaries.card import FACTS, caution, fact_of
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.storage.json_files import write_error
 from tutelage_cli.commentary.image_sections import SectionInputs
 from tutelage_cli.commentary.pictures import draw_sections
@@ -34,15 +34,7 @@ def show(
     reading: Reading = STRICT,
     place: str | None = None,
 ) -> list[str]:
-    """Describe a commentary and write its page.
-
-    Args:
-        folder: The commentary.
-        data: Images to draw it on; None: those that it was learned on, if they have a name.
-        out: The page.
-        reading: How they are read.
-        place: What the commentary is called; None: by its folder.
-    """
+    """Describe a commentary and write its page; without ``data`` on what it was learned on."""
     card = read_card(folder)
     learnt_on = card.get("learnt_on")
     provenance: dict[str, Any] = learnt_on if isinstance(learnt_on, dict) else {}
@@ -58,9 +50,8 @@ def show(
     try:
         parts = draw_sections(SectionInputs(teacher, tuple(names), batches))
     except RuntimeError as error:  # torch's own, by any layer
-        reason = " ".join(str(error).split())
         raise UsageError(
-            f"The commentary {place or folder} does not fit {name}: {reason}"
+            f"The commentary {place or folder} does not fit {name}: {in_one_line(error)}"
         ) from error
     lines = [f"{key}: {value}" for key, value in facts.items()]
     lines += filter(None, [caution(card)])
@@ -79,7 +70,7 @@ def show(
 def stand_in(settings: Mapping[str, Any]) -> nn.Module:
     """A module with the taps of a commentary, to load it without a student."""
     student = nn.Module()
-    for tap in (of.get("tap") for of in _with_parts(settings)):
+    for tap in (part.get("tap") for part in _with_parts(settings)):
         if isinstance(tap, str) and tap:
             at = student
             for name in tap.split("."):
@@ -141,21 +132,21 @@ def _text(value: object) -> str:
 
 def _expects_of_student(settings: Mapping[str, Any]) -> str:
     wants = [
-        f"a module '{of['tap']}' of {of.get('tap_width')} features per example"
-        for of in _with_parts(settings)
-        if of.get("tap")
+        f"a module '{part['tap']}' of {part.get('tap_width')} features per example"
+        for part in _with_parts(settings)
+        if part.get("tap")
     ]
     return ", ".join(wants) or "nothing"
 
 
 def _expects_of_data(settings: Mapping[str, Any]) -> str:
     wants = []
-    for of in _with_parts(settings):
-        if "classes" in of:
-            wants.append(f"{of['classes']} classes")
-        network = of.get("network")
+    for part in _with_parts(settings):
+        if "classes" in part:
+            wants.append(f"{part['classes']} classes")
+        network = part.get("network")
         if isinstance(network, dict):
-            extra = " (one of them the iteration)" if of.get("iteration") else ""
+            extra = " (one of them the iteration)" if part.get("iteration") else ""
             wants.append(f"{network.get('channels')} channels{extra}")
             if "size" in network:
                 wants.append(f"images of {network['size']}x{network['size']} pixels")
@@ -165,7 +156,7 @@ def _expects_of_data(settings: Mapping[str, Any]) -> str:
 def _with_parts(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     # the settings of a teacher, then of its parts
     inner = [part.get("settings") for part in settings.values() if isinstance(part, dict)]
-    return [settings, *(of for of in inner if isinstance(of, dict))]
+    return [settings, *(own for own in inner if isinstance(own, dict))]
 
 
 def _what(facts: Mapping[str, str], card: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from tutelage_cli.compare.runs import ACCURACY, Compared, Difference, arms_of
-from tutelage_cli.report import charts, elements, formats, styles
+from tutelage_cli.report import charts, elements, formats
 from tutelage_cli.report import table as report_table
 from tutelage_cli.report.page import document
 from tutelage_cli.terminal import say, say_table
@@ -144,16 +144,7 @@ def _curves(compared: Compared) -> str:
     for number, members in enumerate(groups.values()):
         curves = [curve for member in members for curve in member.curves]
         names = [arm.name for member in members for arm in arms_of(member)]
-        mark = f"curves-{number}"
-        key = styles.legend(list(styles.arm_styles(names).items()))
-        accuracy = charts.accuracy_curves(curves, names, mark=f"{mark}-accuracy")
-        loss = charts.loss_curves(curves, names, mark=f"{mark}-loss")
-        title = f"Test accuracy, {members[0].settings.data}"
-        body += (
-            f'{key}<div class="charts">{elements.chart(title, accuracy)}'
-            f"{elements.chart('Training loss', loss)}</div>"
-        )
-    note = elements.paragraph(
-        "Line: mean over seeds. Band: lowest to highest seed.", style="note"
-    )
+        mark, title = f"curves-{number}-", f"Test accuracy, {members[0].settings.data}"
+        body += charts.learning_curves(curves, names, mark=mark, title=title)
+    note = elements.paragraph(charts.BANDS, style="note")
     return elements.section("Learning curves", body + note, anchor="curves")

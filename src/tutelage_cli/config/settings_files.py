@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import yaml
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 
 LONGEST = 1000
 """keys of a mapping, those that merge keys bring in included"""
@@ -69,8 +69,7 @@ def read_yaml(file: Path) -> Any:
         raise UsageError(f"{file}: not valid YAML{line}: {error.problem}") from error
     # Values such as !!int x or the date 2024-02-31 fail in Python rather than in YAML.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{file}: not valid YAML: {reason}") from error
+        raise UsageError(f"{file}: not valid YAML: {in_one_line(error)}") from error
 
 
 def load_settings(cls: type[T], file: Path) -> T:
@@ -89,9 +88,9 @@ def from_plain(cls: type[T], plain: Mapping[str, Any], source: str = "") -> T:
     return _checked(cls, plain, None, source or cls.__name__)
 
 
-def changed(base: T, given: Mapping[str, Any], source: str) -> T:
+def changed(base: T, content: Mapping[str, Any], source: str) -> T:
     """Settings with some of their fields replaced, checked like a file's."""
-    return _checked(type(base), given, base, source)
+    return _checked(type(base), content, base, source)
 
 
 def to_plain(settings: Any) -> dict[str, Any]:
@@ -115,9 +114,9 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"settings hold {value!r}; to_plain knows no {type(value).__name__}.")
 
 
-def _checked(cls: type[T], given: Mapping[Any, Any], base: T | None, source: str) -> T:
+def _checked(cls: type[T], content: Mapping[Any, Any], base: T | None, source: str) -> T:
     problems: list[str] = []
-    settings = _dataclass(cls, given, "", base, problems)
+    settings = _dataclass(cls, content, "", base, problems)
     if problems:
         more = len(problems) - MOST_SHOWN
         shown = [*problems[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
@@ -126,11 +125,11 @@ def _checked(cls: type[T], given: Mapping[Any, Any], base: T | None, source: str
 
 
 def _dataclass(
-    cls: type[Any], given: Mapping[Any, Any], path: str, base: Any, problems: list[str]
+    cls: type[Any], content: Mapping[Any, Any], path: str, base: Any, problems: list[str]
 ) -> Any:
     hints = get_type_hints(cls)
     start = {f.name: _start(f, base) for f in dataclasses.fields(cls) if f.init}
-    known = _known(given, path, list(start), problems)
+    known = _known(content, path, list(start), problems)
     read = {
         name: _value(hints[name], value, f"{path}{name}", start[name], problems)
         for name, value in known.items()
@@ -167,10 +166,10 @@ def _start(field: dataclasses.Field[Any], base: Any) -> Any:
 
 
 def _known(
-    given: Mapping[Any, Any], path: str, names: list[str], problems: list[str]
+    content: Mapping[Any, Any], path: str, names: list[str], problems: list[str]
 ) -> dict[str, Any]:
     known: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in content.items():
         plain = isinstance(key, str) and len(key) <= 60 and key.isprintable()
         text = key if plain else _shown(key)
         name = text.replace("-", "_")

@@ -120,7 +120,7 @@ def assemble(
         splits = hold_out(learned)
     else:
         codes, left_out = class_numbers(
-            test.column, classes, reading, beside=train.column, of=train.where
+            test.column, classes, reading, beside=train.column, source=train.where
         )
         splits = Splits(learned, test.build(codes, classes))
         notes += test.notes + left_out
@@ -171,12 +171,12 @@ def about_classes(labels: Tensor, classes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def about_others(
-    train: Tensor, test: Tensor, classes: tuple[str, ...], *, of: str = "test example"
+    train: Tensor, test: Tensor, classes: tuple[str, ...], *, examples: str = "test example"
 ) -> tuple[str, ...]:
     """Which classes of a train split other labels lack, such as those of its test split."""
     in_train, in_test = (torch.bincount(y, minlength=len(classes)) > 0 for y in (train, test))
     lacking = [classes[c] for c in (in_train & ~in_test).nonzero().flatten().tolist()]
-    return (f"No {of} is of class {first_few(lacking)}.",) if lacking else ()
+    return (f"No {examples} is of class {first_few(lacking)}.",) if lacking else ()
 
 
 def about_channels(where: str, channels: int, others: int) -> str:

@@ -74,8 +74,10 @@ class Batches(InMemory, Generic[Set]):
     def __post_init__(self) -> None:
         """Check that there is at least one batch."""
         if not self.count:
-            of = self.examples
-            raise UsageError(f"{of.name} has no {of.example}s left to draw batches from.")
+            examples = self.examples
+            raise UsageError(
+                f"{examples.name} has no {examples.example}s left to draw batches from."
+            )
         if self.size < 1:
             raise UsageError(f"the batch size is {self.size}; allowed: 1 and above.")
 
@@ -86,9 +88,9 @@ class Batches(InMemory, Generic[Set]):
 
     def batch(self, request: BatchRequest) -> Batch:
         """One batch."""
-        of, on, rows = self.examples, self.device, request.rows
-        labels, ids = of.labels[rows].to(on), of.ids[rows].to(on)
-        return Batch(self.collate(of, request, on).to(on), labels, ids, request.seed)
+        examples, on, rows = self.examples, self.device, request.rows
+        labels, ids = examples.labels[rows].to(on), examples.ids[rows].to(on)
+        return Batch(self.collate(examples, request, on).to(on), labels, ids, request.seed)
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,11 @@ class CollateImages:
     augment: Callable[[Tensor, int], Tensor] | None = None
     """from uint8 [B, C, H, W] and a seed to the same type; None to leave images as they are"""
 
-    def __call__(self, of: ImageSet, request: BatchRequest, device: torch.device) -> Tensor:
+    def __call__(
+        self, examples: ImageSet, request: BatchRequest, device: torch.device
+    ) -> Tensor:
         """The inputs of one batch."""
-        pixels = of.images[request.rows].to(device)
+        pixels = examples.images[request.rows].to(device)
         if self.augment is not None and not request.plain:
             pixels = self.augment(pixels, request.seed)
         return normalised(pixels, self.mean, self.std)

@@ -138,7 +138,7 @@ def encode(
     left_out: Collection[int] = (),
     lookup: ClassLookup | None = None,
     rows: TableRows | None = None,
-    of: str = "",
+    source: str = "",
 ) -> Int64[Tensor, "N"]:
     """The class number of every label."""
     lookup, rows = lookup or ClassLookup(classes), rows or TableRows.of(where, len(values))
@@ -154,7 +154,7 @@ def encode(
     for row, value in looked_at:
         code = lookup.code(value)
         if code is None:
-            raise UsageError(_no_class(value, rows.at(row), lookup, of))
+            raise UsageError(_no_class(value, rows.at(row), lookup, source))
         codes[row] = code
     return codes
 
@@ -168,9 +168,9 @@ def _whole(value: Any) -> int | None:
     return None
 
 
-def _no_class(value: Any, at: str, lookup: ClassLookup, of: str) -> str:
+def _no_class(value: Any, at: str, lookup: ClassLookup, source: str) -> str:
     begin, classes = f"{at} has label", lookup.classes
-    whose = f" of {of}" if of else ""
+    whose = f" of {source}" if source else ""
     if isinstance(value, str | bool):
         return (
             f"{begin} '{one_line(str(value))}', which is no class{whose}. "

@@ -57,9 +57,9 @@ def distinct_names(column: Sequence[Any], rows: TableRows) -> list[str]:
     names = [str(text).replace("\\", "/") for text in column]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        of = [row for row, name in enumerate(names) if name == twice[0]]
+        same = [row for row, name in enumerate(names) if name == twice[0]]
         raise UsageError(
-            f"{rows.rows_with(f'several rows of {twice[0]}', of)}; keep one for each example."
+            f"{rows.rows_with(f'several rows of {twice[0]}', same)}; keep one for each example."
         )
     return names
 

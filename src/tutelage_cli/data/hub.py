@@ -8,13 +8,7 @@ from typing import Any
 
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage_cli.data.assemble import Examples, choose, unread_parts
-from tutelage_cli.data.parquet import (
-    ROWS,
-    Stored,
-    image_and_label,
-    label_kind,
-    read_stored,
-)
+from tutelage_cli.data.parquet import ROWS, Stored, image_and_label, label_kind, read_stored
 from tutelage_cli.data.parquet_files import declared_classes
 from tutelage_cli.data.reading import STRICT, Reading
 

@@ -8,13 +8,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.classes import (
-    ClassLookup,
-    class_names,
-    encode,
-    refuse_ids,
-    unlabelled,
-)
+from tutelage_cli.data.classes import ClassLookup, class_names, encode, refuse_ids, unlabelled
 from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.label_values import is_missing, literal
 from tutelage_cli.data.reading import Reading
@@ -57,7 +51,7 @@ def refuse_mixed(kinds: Sequence[tuple[str, str]]) -> None:
         )
 
 
-def joined(columns: Sequence[LabelColumn]) -> LabelColumn:
+def concatenate_labels(columns: Sequence[LabelColumn]) -> LabelColumn:
     """The labels of files that follow one another."""
     rows = TableRows(tuple(file for column in columns for file in column.rows.files))
     declared = list(dict.fromkeys(c.declared for c in columns if c.declared is not None))
@@ -110,7 +104,7 @@ def class_numbers(
     reading: Reading,
     *,
     beside: LabelColumn | None = None,
-    of: str = "",
+    source: str = "",
 ) -> tuple[Int64[Tensor, "N"], tuple[str, ...]]:
     """The class of each label, and what was left out."""
     without = unlabelled(column.values, reading, column.declared)
@@ -124,7 +118,7 @@ def class_numbers(
         left_out=without,
         lookup=lookup,
         rows=column.rows,
-        of=of,
+        source=source,
     )
     notes = (f"{column.rows.rows_with('no label', without)}: left out.",) if without else ()
     return codes, notes

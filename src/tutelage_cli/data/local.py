@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tutelage.errors import MissingExtraError, UsageError, nearest
+from tutelage.errors import MissingExtraError, UsageError, require_known
 from tutelage_cli.data.cache import cached
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
@@ -51,8 +51,7 @@ def load_known(name: str, reading: Reading = STRICT) -> Splits[ImageSet]:
 
 def local_copy(name: str) -> Path | None:
     """The folder of a well-known data set's local copy."""
-    if name not in KNOWN:
-        raise UsageError(f"Unknown data set '{name}'. {nearest(name, KNOWN)}")
+    require_known("Unknown data set", name, KNOWN)
     return local_folder(name)
 
 

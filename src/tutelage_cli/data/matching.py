@@ -154,10 +154,10 @@ def base_of(found: Collection[int], examples: Known) -> int | None:
 
 
 def names_of_files(names: Sequence[str]) -> list[Sequence[str]]:
-    """Ways to call files: by their paths, by their last part, that without ending."""
+    """Names of files: their paths, the last part of these, and that without ending."""
     last = [name.rsplit("/", 1)[-1] for name in names]
     bare = [name.rsplit(".", 1)[0] if "." in name else name for name in last]
-    return [way for way in (names, last, bare) if len(set(way)) == len(names)]
+    return [each for each in (names, last, bare) if len(set(each)) == len(names)]
 
 
 def _by_names(
@@ -165,24 +165,26 @@ def _by_names(
 ) -> Match | None:
     texts = ["" if is_missing(v) else str(v).replace("\\", "/").strip() for v in values]
     place = {text: row for row, text in enumerate(texts)}
-    ways = names_of_files(examples.names) if examples.names else []
-    way = next((way for way in ways if any(name in place for name in way)), None)
-    if way is None or (way is not ways[0] and column.strip().casefold() in ROW_COUNTERS):
+    candidates = names_of_files(examples.names) if examples.names else []
+    names = next((c for c in candidates if any(name in place for name in c)), None)
+    if names is None or (
+        names is not candidates[0] and column.strip().casefold() in ROW_COUNTERS
+    ):
         return None
     _refuse_twice(column, texts, rows, "name")
-    if missing := [name for name in way if name not in place]:
+    if missing := [name for name in names if name not in place]:
         raise UsageError(
             f"{rows.where} has no row for {first_few(missing)}; add them, or take its column "
             f"'{column}' out to go row by row."
         )
-    if others := sorted(set(texts) - set(way)):
+    if others := sorted(set(texts) - set(names)):
         _LOG.warning(
             "%s: %d rows are about no training example and left out (%s).",
             rows.where,
             len(others),
             first_few(others),
         )
-    return Match(column, [place[name] for name in way], "the names of the examples")
+    return Match(column, [place[name] for name in names], "the names of the examples")
 
 
 def _refuse_strangers(
@@ -225,10 +227,10 @@ def _by_ids(
     return Match(column, [place[number + base] for number in examples.ids], f"ids from {base}")
 
 
-def _other_ids(column: str, place: Mapping[int, int], of: Known, rows: TableRows) -> str:
-    top = of.rows or max(of.ids, default=-1) + 1
+def _other_ids(column: str, place: Mapping[int, int], known: Known, rows: TableRows) -> str:
+    top = known.rows or max(known.ids, default=-1) + 1
     base = 0 if 0 in place else 1
-    lacking = [number + base for number in of.ids if number + base not in place]
+    lacking = [number + base for number in known.ids if number + base not in place]
     extra = sorted(number for number in place if not base <= number < top + base)
     faults = [
         *([f"it lacks {first_few(lacking)}"] if lacking else []),
@@ -245,12 +247,12 @@ def _refuse_twice(column: str, texts: Sequence[str], rows: TableRows, what: str)
         raise UsageError(f"{rows.rows_with(f'no {what}', missing)}; {what} these examples.")
     twice = next((text for text, count in Counter(texts).items() if count > 1), None)
     if twice is not None:
-        of = [row for row, text in enumerate(texts) if text == twice]
+        same = [row for row, text in enumerate(texts) if text == twice]
         repeated = (
             f"several rows of {twice}" if what == "name" else f"several rows of id {twice}"
         )
         raise UsageError(
-            f"{rows.rows_with(repeated, of)} (column '{column}'); keep one for each example."
+            f"{rows.rows_with(repeated, same)} (column '{column}'); keep one for each example."
         )
 
 

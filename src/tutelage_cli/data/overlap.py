@@ -46,15 +46,15 @@ class Overlap(NamedTuple):
         return f"{', '.join(self.names)}{more}"
 
 
-def overlap(of: Labelled, own: Tensor, others: Tensor) -> Overlap:
+def overlap(examples: Labelled, own: Tensor, others: Tensor) -> Overlap:
     """How many examples of a set have a copy in another one."""
     rows = torch.isin(own, others).nonzero().flatten()
-    return Overlap(len(rows), of_rows(of, rows[:_SHOWN]))
+    return Overlap(len(rows), of_rows(examples, rows[:_SHOWN]))
 
 
-def of_rows(of: Labelled, rows: Tensor) -> list[str]:
+def of_rows(examples: Labelled, rows: Tensor) -> list[str]:
     """The names of some examples."""
-    names = of.names()
+    names = examples.names()
     return [names[row] for row in rows.tolist()]
 
 

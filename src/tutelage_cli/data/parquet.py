@@ -11,7 +11,7 @@ from tutelage.errors import MissingExtraError, UsageError
 from tutelage_cli.data.assemble import Examples, choose
 from tutelage_cli.data.columns import COUNTED, FIRST, TableRows, pick
 from tutelage_cli.data.decode import gather
-from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
+from tutelage_cli.data.label_columns import LabelColumn, concatenate_labels, refuse_mixed
 from tutelage_cli.data.parquet_files import open_parquet, schema_classes, whole_file
 from tutelage_cli.data.reading import STRICT, Reading, is_table
 
@@ -47,7 +47,7 @@ def label_kind(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return "numbers"
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    if any(of(kind) for of in texts):
+    if any(is_kind(kind) for is_kind in texts):
         return "words"
     return "true or false" if pa.types.is_boolean(kind) else f"of type {kind}"
 
@@ -89,7 +89,7 @@ def read_stored(parts: Sequence[Stored], reading: Reading, *, root: Path) -> Exa
                     yield f"row {next(numbers)} {COUNTED} of {part.where}", stored
 
     images, kept, notes = gather(pictures(), len(called), reading, where=rows.where, root=root)
-    column = joined([
+    column = concatenate_labels([
         LabelColumn(found, TableRows.of(part.where, part.count), part.declared)
         for part, found in zip(parts, labels, strict=True)
     ])

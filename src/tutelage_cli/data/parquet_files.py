@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tutelage.errors import MissingExtraError, UsageError
+from tutelage.errors import MissingExtraError, UsageError, in_one_line
 from tutelage_cli.data.columns import refuse_twice
 
 try:
@@ -37,9 +37,9 @@ def whole_file(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
         raise UsageError(
-            f"{path} is not a whole parquet file ({reason}); copy or download it again."
+            f"{path} is not a whole parquet file ({in_one_line(error)}); copy or download it "
+            "again."
         ) from error
 
 

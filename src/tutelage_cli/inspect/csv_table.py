@@ -41,7 +41,9 @@ def csv_bytes(labels: Labels, only: Bool[np.ndarray, "N"] | None = None) -> byte
     for start in range(0, len(labels), _BLOCK):
         block = slice(start, start + _BLOCK)
         kept = repeat(True) if only is None else only[block].tolist()
-        cells = (map(cell, compress(_listed(of[block]), kept)) for _, of, cell in columns)
+        cells = (
+            map(cell, compress(_listed(values[block]), kept)) for _, values, cell in columns
+        )
         writer.writerows(zip(*cells, strict=True))
     file.flush()
     return content.getvalue()
@@ -61,9 +63,7 @@ def _columns(labels: Labels) -> list[_Column]:
         _Column("true", labels.true, harmless),
         _Column("flagged", labels.flagged, int),
         _Column(
-            "probability_wrong",
-            None if labels.wrong is None else labels.wrong.mean(1),
-            _number,
+            "probability_wrong", None if labels.wrong is None else labels.wrong.mean(1), _number
         ),
         _Column("weight", labels.weights, _number),
         _Column("loss", labels.losses, _number),
@@ -73,7 +73,7 @@ def _columns(labels: Labels) -> list[_Column]:
     ]
     for name, past in (("loss", labels.past_losses), ("weight", labels.past_weights)):
         each = () if past is None else zip(labels.epochs, past.T, strict=True)
-        columns += [_Column(f"{name}_epoch_{epoch}", of, _number) for epoch, of in each]
+        columns += [_Column(f"{name}_epoch_{epoch}", values, _number) for epoch, values in each]
     return [column for column in columns if column.values is not None]
 
 

@@ -107,34 +107,30 @@ def agrees(one: ExampleTable) -> bool:
     both = ~(np.isnan(weights) | np.isnan(losses))
     if not both.any():
         return False
-    ranks = [_ranks(values[both]) for values in (weights, losses)]
-    if any((of == of[0]).all() for of in ranks):
+    from scipy.stats import rankdata  # takes a while, and only a choice by weight needs it
+
+    ranks = [rankdata(values[both]) for values in (weights, losses)]
+    if any((rank == rank[0]).all() for rank in ranks):
         return False
     return bool(np.corrcoef(ranks)[0, 1] >= AGREEMENT)
 
 
-def _ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    # equal values have the mean of their ranks, as Spearman's correlation takes them
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
-
-
 def _known(students: Sequence[ExampleTable], name: str) -> bool:
-    sets = [of for one in students for of in (one, one.held_out) if of is not None]
-    return all(np.isfinite(getattr(of, name)).any() for of in sets)
+    sets = [table for one in students for table in (one, one.held_out) if table is not None]
+    return all(np.isfinite(getattr(table, name)).any() for table in sets)
 
 
-def issue_scores(of: ExampleTable | HeldOutTable, by: By) -> Float[np.ndarray, "N"]:
+def issue_scores(table: ExampleTable | HeldOutTable, by: By) -> Float[np.ndarray, "N"]:
     """How likely each label is to be wrong, by weight, loss or folds; larger is likelier."""
     if by == OUT_OF_FOLD:
-        assert isinstance(of, ExampleTable)
-        assert of.wrong is not None
-        return of.wrong.mean(1)
-    values = (-of.weights if by == "weight" else of.losses).astype(np.float64)
-    return np.where(np.isnan(values), np.inf, values) if of.computed else values
+        assert isinstance(table, ExampleTable)
+        assert table.wrong is not None
+        return table.wrong.mean(1)
+    values = (-table.weights if by == "weight" else table.losses).astype(np.float64)
+    return np.where(np.isnan(values), np.inf, values) if table.computed else values
 
 
-def known_issue_scores(of: HeldOutTable, by: By) -> Float[np.ndarray, "M"]:
+def known_issue_scores(table: HeldOutTable, by: By) -> Float[np.ndarray, "M"]:
     """The scores of those held-out examples of which they are known."""
-    values = issue_scores(of, by)
+    values = issue_scores(table, by)
     return values[~np.isnan(values)]

@@ -101,8 +101,10 @@ def _table_of(
     counting = [kind for kind in COUNTING if kind in each]
     draws = {kind: DRAWS // (1 if kind == DISTILLED else len(counting)) for kind in each}
     found = {
-        kind: label_errors(of.train, given, of.checked, right, draws=draws[kind])
-        for kind, of in each.items()
+        kind: label_errors(
+            predictions.train, given, predictions.checked, right, draws=draws[kind]
+        )
+        for kind, predictions in each.items()
     }
     errors = _joined([found[kind] for kind in counting])
     if DISTILLED in found:

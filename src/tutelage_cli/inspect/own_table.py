@@ -127,9 +127,9 @@ def _names(column: Sequence[Any] | None, rows: TableRows, trained: np.ndarray) -
         raise UsageError(f"{rows.rows_with('no name', missing)}; name these examples.")
     if len(set(names)) < len(names):
         twice = [name for name, count in Counter(names).items() if count > 1]
-        of = [row for row in trained.tolist() if _text(column[row]) == twice[0]]
+        same = [row for row in trained.tolist() if _text(column[row]) == twice[0]]
         raise UsageError(
-            f"{rows.rows_with(f'example {twice[0]:.50} twice', of)}; keep one row for each."
+            f"{rows.rows_with(f'example {twice[0]:.50} twice', same)}; keep one row for each."
         )
     return names
 

@@ -70,8 +70,7 @@ def _past(labels: Labels) -> str:
         )
         drawn.append(elements.chart(caption, chart))
     named = [name for name, _ in _tracks(labels, labels.past_losses)]
-    key = styles.legend(list(styles.arm_styles(named).items()))
-    body = f'{key}<div class="charts">{"".join(drawn)}</div>'
+    body = f'{styles.arm_legend(named)}<div class="charts">{"".join(drawn)}</div>'
     return elements.section("Over the run", body, anchor="past")
 
 
@@ -81,9 +80,9 @@ def _tracks(labels: Labels, values: np.ndarray | None) -> Iterator[tuple[str, li
     groups = {"all": np.ones(len(labels), dtype=bool)}
     if labels.flagged is not None:
         groups = {"likely wrong": labels.flagged, "the others": ~labels.flagged}
-    for name, of in groups.items():
-        if of.any():
-            yield name, values[of].mean(0).tolist()
+    for name, members in groups.items():
+        if members.any():
+            yield name, values[members].mean(0).tolist()
 
 
 def _flagged_table(inspection: Inspection) -> str:

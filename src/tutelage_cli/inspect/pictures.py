@@ -31,17 +31,7 @@ class Gallery(NamedTuple):
 def gallery(
     labels: Labels, rows: Sequence[int], settings: TrainSettings, data: str | None
 ) -> Gallery:
-    """Draw the images of some labels.
-
-    Args:
-        labels: All labels.
-        rows: Those drawn.
-        settings: Of the run.
-        data: Where the images are now; None: where they were.
-
-    Returns:
-        The pictures that are still there and have not changed.
-    """
+    """The images of some labels that are still there and have not changed."""
     if data is not None:
         settings = replace(settings, data=data)
     try:

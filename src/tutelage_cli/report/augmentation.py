@@ -18,46 +18,60 @@ MOST = 3
 
 def section(content: RunContent, name: str, *, anchor: str) -> str:
     """The policy of one arm."""
-    learned = next((of for of in content.augmentations if of.arm == name), None)
+    learned = next((policy for policy in content.augmentations if policy.arm == name), None)
     if learned is None:
         return ""
     title = f"Which augmentations were kept: {name}"
     return elements.section(title, drawn(learned, mark=anchor), anchor=anchor)
 
 
-def drawn(of: Augmentation, *, mark: str) -> str:
+def drawn(policy: Augmentation, *, mark: str) -> str:
     """Bars of all operations, their history, and the number of operations per image."""
-    order = np.argsort(-of.keep.mean(0), kind="stable")
-    strong = order[~np.isnan(of.level[:, order]).any(0)]
+    order = np.argsort(-policy.keep.mean(0), kind="stable")
+    strong = order[~np.isnan(policy.level[:, order]).any(0)]
     drawn = (
-        _bars(of, "Probability to be kept, once drawn", "probability", of.keep, order, mark),
-        _bars(of, f"Expected level, 0 to {of.highest}", "level", of.level, strong, mark),
+        _bars(
+            policy,
+            "Probability to be kept, once drawn",
+            "probability",
+            policy.keep,
+            order,
+            mark,
+        ),
+        _bars(
+            policy,
+            f"Expected level, 0 to {policy.highest}",
+            "level",
+            policy.level,
+            strong,
+            mark,
+        ),
     )
-    html = f'<div class="charts">{"".join(drawn)}</div>{_over_time(of, order, mark)}'
-    many = {str(n): formats.number(float(p)) for n, p in enumerate(of.how_many.mean(0), 1)}
+    html = f'<div class="charts">{"".join(drawn)}</div>{_over_time(policy, order, mark)}'
+    many = {str(n): formats.number(float(p)) for n, p in enumerate(policy.how_many.mean(0), 1)}
     html += elements.pairs("Operations drawn for an image: probability", many)
-    seeds = len(of.keep)
+    seeds = len(policy.keep)
     over = (
         f"Bars: mean over {seeds} seeds; lines: lowest to highest seed. " if seeds > 1 else ""
     )
     note = (
         f"{over}Where all logits are zero, as at first, every operation is kept with "
-        f"probability 0.5 and has the expected level {of.highest / 2:g}."
+        f"probability 0.5 and has the expected level {policy.highest / 2:g}."
     )
     return html + elements.paragraph(note, style="note")
 
 
 def _bars(
-    of: Augmentation,
+    policy: Augmentation,
     caption: str,
     label: str,
     values: np.ndarray,
     order: np.ndarray,
     mark: str,
 ) -> str:
-    shown = {of.operations[row]: float(values[:, row].mean()) for row in order}
+    shown = {policy.operations[row]: float(values[:, row].mean()) for row in order}
     ends = {
-        of.operations[row]: (float(values[:, row].min()), float(values[:, row].max()))
+        policy.operations[row]: (float(values[:, row].min()), float(values[:, row].max()))
         for row in order
         if len(values) > 1
     }
@@ -66,28 +80,30 @@ def _bars(
     return elements.chart(caption, drawing)
 
 
-def _over_time(of: Augmentation, order: np.ndarray, mark: str) -> str:
-    if len(of.steps) < 2:
+def _over_time(policy: Augmentation, order: np.ndarray, mark: str) -> str:
+    if len(policy.steps) < 2:
         return ""
     ends = list(dict.fromkeys([*order[:MOST], *order[-MOST:]]))
-    one = ", one seed" if len(of.keep) > 1 else ""
+    one = ", one seed" if len(policy.keep) > 1 else ""
     parts = ""
     for column, caption, rows in (
         (0, "Probability to be kept", ends),
-        (1, "Expected level", [row for row in ends if not np.isnan(of.level[:, row]).any()]),
+        (
+            1,
+            "Expected level",
+            [row for row in ends if not np.isnan(policy.level[:, row]).any()],
+        ),
     ):
-        tracks = {of.operations[row]: of.past[:, row, column].tolist() for row in rows}
+        tracks = {policy.operations[row]: policy.past[:, row, column].tolist() for row in rows}
         drawing = plots.lines(
-            [float(step) for step in of.steps],
+            [float(step) for step in policy.steps],
             tracks,
             ("augmented steps", caption.lower()),
             mark=f"{mark}-past-{column}",
             title=f"{caption} over training{one}, of the operations kept most and least.",
         )
-        entries = list(styles.arm_styles(list(tracks)).items())
-        key = styles.legend(entries)
         chart = elements.chart(f"{caption} over training{one}", drawing)
-        parts += f"<div>{chart}{key}</div>"
+        parts += f"<div>{chart}{styles.arm_legend(list(tracks))}</div>"
     return f'<div class="charts">{parts}</div>'
 
 

@@ -38,8 +38,8 @@ class HasStyle(Protocol):
 class Channels:
     """Encoding channels of lines or points, by their index in the field ``of``."""
 
-    def __init__(self, of: Iterable[HasStyle], legend: alt.Legend | None = None) -> None:
-        found = [one.style for one in of]
+    def __init__(self, items: Iterable[HasStyle], legend: alt.Legend | None = None) -> None:
+        found = [one.style for one in items]
         keys = [str(n) for n in range(len(found))]
         colours = alt.Scale(domain=keys, range=[style.colour for style in found])
         dashes = alt.Scale(domain=keys, range=[styles.dashes(style, STROKE) for style in found])

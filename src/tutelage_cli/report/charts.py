@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from jaxtyping import Bool
 
-from tutelage_cli.report import distrust, formats, plots, styles
+from tutelage_cli.report import distrust, elements, formats, plots, styles
 from tutelage_cli.report.channels import Kind, tooltip
 from tutelage_cli.report.content import ClassWeights, Curve, Examples
 from tutelage_cli.report.grid import Grid, grid
@@ -15,11 +15,25 @@ from tutelage_cli.report.styles import LineStyle
 MOST_POINTS, ALL_POINTS = 1500, 4000  # in one chart, and in those of all arms of a page
 LEAST_LOSS = 1e-4  # smaller losses are drawn at this value, for the logarithmic axis
 BINS = 30
+BANDS = "Line: mean over seeds. Band: lowest to highest seed."
 MOST_CLASSES, MOST_EPOCHS = 24, 30
 """drawn by class and epoch; of more classes the highest and lowest, of more epochs a subset"""
 
 Kinds = list[tuple[str, LineStyle, Bool[np.ndarray, "N"]]]
 Values = Callable[[Curve], Sequence[float] | None]
+
+
+def learning_curves(
+    curves: Sequence[Curve], names: Sequence[str], *, mark: str = "", title: str = ""
+) -> str:
+    """Test accuracy and training loss of all arms over epochs, under one legend."""
+    accuracy = accuracy_curves(curves, names, mark=f"{mark}accuracy")
+    loss = loss_curves(curves, names, mark=f"{mark}loss")
+    return (
+        f'{styles.arm_legend(names)}<div class="charts">'
+        f"{elements.chart(title or 'Test accuracy', accuracy)}"
+        f"{elements.chart('Training loss', loss)}</div>"
+    )
 
 
 def accuracy_curves(curves: Sequence[Curve], names: Sequence[str], *, mark: str) -> str:
@@ -44,19 +58,19 @@ def weight_curves(curves: Sequence[Curve], *, mark: str) -> str:
     return _over_epochs(_there(found), ("Mean weight", "mean weight"), mark)
 
 
-def class_weights(of: ClassWeights, classes: Sequence[str], *, mark: str) -> str:
+def class_weights(by_class: ClassWeights, classes: Sequence[str], *, mark: str) -> str:
     """Mean weight of each class over epochs of one arm, the highest final weight first."""
-    order = np.argsort(-np.nan_to_num(of.weights[-1], nan=-np.inf), kind="stable")
+    order = np.argsort(-np.nan_to_num(by_class.weights[-1], nan=-np.inf), kind="stable")
     half = MOST_CLASSES // 2
     if len(order) > MOST_CLASSES:
         order = np.concatenate([order[:half], order[-half:]])
-    last = len(of.epochs) - 1
+    last = len(by_class.epochs) - 1
     shown = np.unique(np.linspace(0, last, min(last + 1, MOST_EPOCHS)).round().astype(int))
     names = [distrust.named(int(c), classes) for c in order]
     cells = Grid(
         names,
-        [str(of.epochs[t]) for t in shown],
-        of.weights[np.ix_(shown, order)].T,
+        [str(by_class.epochs[t]) for t in shown],
+        by_class.weights[np.ix_(shown, order)].T,
         ("class", "epoch", "mean weight"),
     )
     ends = f"At the end most {names[0]}, least {names[-1]}"
@@ -72,11 +86,12 @@ def weight_histogram(examples: Examples, *, mark: str) -> str:
         low, high = low - 0.5e-3, high + 0.5e-3  # too narrow to be cut into bins
     edges = np.histogram_bin_edges(shown, bins=BINS, range=(low, high))
     groups = [
-        (name, style, examples.weights[of & finite]) for name, style, of in kinds(examples)
+        (name, style, examples.weights[members & finite])
+        for name, style, members in kinds(examples)
     ]
     shares = [
-        (Kind(name, style), 100 * np.histogram(of, bins=edges)[0] / max(len(of), 1))
-        for name, style, of in groups
+        (Kind(name, style), 100 * np.histogram(members, bins=edges)[0] / max(len(members), 1))
+        for name, style, members in groups
     ]
     medians = "; ".join(
         f"median of {name}: {formats.number(float(np.median(weights)))}"
@@ -103,8 +118,8 @@ def weight_against_loss(
             "of": str(n),
             "tooltip": tooltip(distrust.HEADER, distrust.row(examples, i, classes)),
         }
-        for n, (_, _, of) in enumerate(found)
-        for i in chosen[of[chosen]].tolist()
+        for n, (_, _, members) in enumerate(found)
+        for i in chosen[members[chosen]].tolist()
     ]
     return plots.scatter(
         rows,

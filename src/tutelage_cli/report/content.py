@@ -12,9 +12,11 @@ Pixels = UInt8[np.ndarray, "H W"] | UInt8[np.ndarray, "H W 3"]
 PerSeed = tuple[float, ...]
 
 
-def same_length(owner: str, length: int, **fields: tuple | np.ndarray | None) -> None:
-    """Refuse fields that do not hold ``length`` values."""
-    for name, values in fields.items():
+def same_length(owner: str, record: object, first: str, *others: str) -> None:
+    """Refuse fields that do not hold as many values as the first; None is passed over."""
+    length = len(getattr(record, first))
+    for name in others:
+        values = getattr(record, name)
         if values is not None and len(values) != length:
             raise ValueError(f"{owner}: {name} holds {len(values)} values, expected {length}.")
 
@@ -80,7 +82,7 @@ class LeastTrusted:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to train, over all its seeds."""
+    """Students that are trained alike, over all seeds."""
 
     name: str
     teacher: str
@@ -104,17 +106,9 @@ class Arm:
     def __post_init__(self) -> None:
         if not self.seeds:
             raise ValueError(f"arm {self.name!r} has no seed; give at least one.")
-        same_length(
-            f"arm {self.name!r}",
-            len(self.seeds),
-            test_accuracy=self.test_accuracy,
-            seconds=self.seconds,
-            ratio=self.ratio,
-            memory=self.memory,
-            weight_right=self.weight_right,
-            weight_wrong=self.weight_wrong,
-            auroc=self.auroc,
-        )
+        measured = ("test_accuracy", "seconds", "ratio", "memory")
+        weights = ("weight_right", "weight_wrong", "auroc")
+        same_length(f"arm {self.name!r}", self, "seeds", *measured, *weights)
 
 
 @dataclass(frozen=True)
@@ -133,14 +127,8 @@ class Curve:
     """Mean weight of wrongly labelled examples; None where untaught or unknown."""
 
     def __post_init__(self) -> None:
-        same_length(
-            f"curve of {self.arm!r}, seed {self.seed}",
-            len(self.epochs),
-            test_accuracy=self.test_accuracy,
-            train_loss=self.train_loss,
-            weight_right=self.weight_right,
-            weight_wrong=self.weight_wrong,
-        )
+        measured = ("test_accuracy", "train_loss", "weight_right", "weight_wrong")
+        same_length(f"curve of {self.arm!r}, seed {self.seed}", self, "epochs", *measured)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +143,7 @@ class ClassWeights:
     def __post_init__(self) -> None:
         if not self.epochs:
             raise ValueError(f"weights by class of {self.arm!r} are of no epoch.")
-        owner = f"weights by class of {self.arm!r}"
-        same_length(owner, len(self.epochs), weights=self.weights)
+        same_length(f"weights by class of {self.arm!r}", self, "epochs", "weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,15 +161,8 @@ class Examples:
     weights: Float[np.ndarray, "N"]
 
     def __post_init__(self) -> None:
-        same_length(
-            f"examples of {self.arm!r}",
-            len(self.ids),
-            given=self.given,
-            true=self.true,
-            predicted=self.predicted,
-            losses=self.losses,
-            weights=self.weights,
-        )
+        columns = ("given", "true", "predicted", "losses", "weights")
+        same_length(f"examples of {self.arm!r}", self, "ids", *columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,12 +190,7 @@ class RunContent:
         names = [arm.name for arm in self.arms]
         if len(set(names)) < len(names):
             raise ValueError(f"arm names must differ, got {names}.")
-        single = (
-            self.examples,
-            self.least_trusted,
-            self.augmentations,
-            self.by_class,
-        )
+        single = (self.examples, self.least_trusted, self.augmentations, self.by_class)
         for record in (*self.curves, *chain(*single)):
             if record.arm not in names:
                 kind = type(record).__name__

@@ -45,7 +45,7 @@ def rows(examples: Examples, classes: Sequence[str]) -> list[tuple[str, ...]]:
 
 def row(examples: Examples, place: int, classes: Sequence[str]) -> tuple[str, ...]:
     """What is known of one example, under ``HEADER``."""
-    given, predicted = (int(of[place]) for of in (examples.given, examples.predicted))
+    given, predicted = (int(labels[place]) for labels in (examples.given, examples.predicted))
     return (
         str(examples.ids[place]),
         named(given, classes),

@@ -33,53 +33,53 @@ class Grid(NamedTuple):
     """what rows, columns and values are"""
 
 
-def grid(of: Grid, *, mark: str, title: str) -> str:
+def grid(matrix: Grid, *, mark: str, title: str) -> str:
     """A heat map; darker cells have higher values."""
     rows = [
         {
             "row": name,
             "column": column,
             "value": value,
-            "tooltip": tooltip(of.labels, (name, column, formats.number(value))),
+            "tooltip": tooltip(matrix.labels, (name, column, formats.number(value))),
             "shown": f"{value:.2f}",
         }
-        for name, line in zip(of.rows, of.values.tolist(), strict=True)
-        for column, value in zip(of.columns, line, strict=True)
+        for name, line in zip(matrix.rows, matrix.values.tolist(), strict=True)
+        for column, value in zip(matrix.columns, line, strict=True)
         if np.isfinite(value)
     ]
     base = alt.Chart().encode(
-        x=alt.X("column:N", title=of.labels[1], **_named(of.columns, turned=True)),
-        y=alt.Y("row:N", title=of.labels[0], **_named(of.rows)),
+        x=alt.X("column:N", title=matrix.labels[1], **_named(matrix.columns, turned=True)),
+        y=alt.Y("row:N", title=matrix.labels[0], **_named(matrix.rows)),
         tooltip=TOOLTIP,
     )
     scale = alt.Scale(zero=False, nice=False, range=[FAINTEST, STRONGEST])
     shade = alt.FillOpacity("value:Q", legend=None, scale=scale)
     layers = [base.mark_rect(fill=BLUE).encode(fillOpacity=shade)]
-    if len(of.columns) <= SAID:
+    if len(matrix.columns) <= SAID:
         layers.append(
             base.mark_text(color=INK, fontSize=9.5, aria=False).encode(text="shown:N")
         )
-    wide = len(of.columns) > SAID and len(of.rows) > SAID
+    wide = len(matrix.columns) > SAID and len(matrix.rows) > SAID
     chart = alt.layer(*layers, data=alt.NamedData("rows")).properties(
         width=WIDE + 80 if wide else WIDTH,
-        height=110 + max(16, 24 - len(of.rows) // 2) * len(of.rows),
+        height=110 + max(16, 24 - len(matrix.rows) // 2) * len(matrix.rows),
     )
     cells = [
         (name, *map(formats.number, line))
-        for name, line in zip(of.rows, of.values.tolist(), strict=True)
+        for name, line in zip(matrix.rows, matrix.values.tolist(), strict=True)
     ]
-    header = (f"{of.labels[0]}, {of.labels[1]}", *of.columns)
+    header = (f"{matrix.labels[0]}, {matrix.labels[1]}", *matrix.columns)
     data = {"rows": rows}
     shown = drawing(chart, mark=mark, title=title, data=data, numbers=(header, cells))
-    return shown + elements.paragraph(_key(of), style="note")
+    return shown + elements.paragraph(_key(matrix), style="note")
 
 
-def _key(of: Grid) -> str:
-    finite = of.values[np.isfinite(of.values)]
+def _key(matrix: Grid) -> str:
+    finite = matrix.values[np.isfinite(matrix.values)]
     if not finite.size:
         return "There is no value to show."
     low, high = (formats.number(float(end)) for end in (finite.min(), finite.max()))
-    return f"The stronger a cell's colour, the higher its {of.labels[2]}: {low} to {high}."
+    return f"The stronger a cell's colour, the higher its {matrix.labels[2]}: {low} to {high}."
 
 
 def _named(names: Sequence[str], *, turned: bool = False) -> dict[str, Any]:

@@ -82,16 +82,8 @@ def _learning(content: RunContent) -> str:
     if not content.curves:
         return ""
     names = [arm.name for arm in content.arms]
-    key = styles.legend(list(styles.arm_styles(names).items()))
-    accuracy = charts.accuracy_curves(content.curves, names, mark="accuracy")
-    loss = charts.loss_curves(content.curves, names, mark="loss")
-    body = (
-        f'{key}<div class="charts">{elements.chart("Test accuracy", accuracy)}'
-        f"{elements.chart('Training loss', loss)}</div>"
-        + elements.paragraph(
-            "Line: mean over seeds. Band: lowest to highest seed.", style="note"
-        )
-    )
+    body = charts.learning_curves(content.curves, names)
+    body += elements.paragraph(charts.BANDS, style="note")
     return elements.section("Learning curves", body, anchor="learning")
 
 

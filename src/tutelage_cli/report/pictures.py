@@ -51,12 +51,7 @@ def _figure(picture: Example) -> str:
 
 
 def pictured(
-    image: Pixels,
-    alt: str,
-    facts: Mapping[str, str],
-    *,
-    kind: str,
-    address: str = "",
+    image: Pixels, alt: str, facts: Mapping[str, str], *, kind: str, address: str = ""
 ) -> str:
     """One picture above what is known of it; it opens its address, where it has one."""
     listed = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())

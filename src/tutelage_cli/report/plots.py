@@ -185,12 +185,7 @@ def _outline(ends: Sequence[float], heights: Float[np.ndarray, "n"]) -> list[Row
 
 
 def scatter(
-    rows: Sequence[Row],
-    kinds: Sequence[Kind],
-    axes: tuple[str, str],
-    *,
-    mark: str,
-    title: str,
+    rows: Sequence[Row], kinds: Sequence[Kind], axes: tuple[str, str], *, mark: str, title: str
 ) -> str:
     """One point for each row."""
     kind = Channels(kinds)

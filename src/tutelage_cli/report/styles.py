@@ -100,6 +100,11 @@ def legend(entries: Sequence[tuple[str, LineStyle]]) -> str:
     return f'<ul class="legend">{items}</ul>'
 
 
+def arm_legend(names: Sequence[str]) -> str:
+    """The legend of arms, or of other lines in the styles of ``arm_styles``."""
+    return legend(list(arm_styles(names).items()))
+
+
 def _sample(style: LineStyle) -> str:
     fill, opacity = filling(style)
     dash = " ".join(f"{length:g}" for length in dashes(style, 1.8))

@@ -32,7 +32,7 @@ def _summary(examples: Examples | None) -> str:
 
 def _charts(content: RunContent, name: str, examples: Examples | None, anchor: str) -> str:
     """All charts of an arm, with one legend and one note."""
-    classed = next((of for of in content.by_class if of.arm == name), None)
+    classed = next((record for record in content.by_class if record.arm == name), None)
     arms = len(content.examples)
     drawn: list[str] = []
     entries: dict[str, LineStyle] = {}
@@ -77,7 +77,10 @@ def _note(examples: Examples, arms: int) -> str:
 
 def _distrusted(content: RunContent, name: str, examples: Examples | None) -> str:
     """Show the examples that the teacher trusts least."""
-    shown = next((of for of in content.least_trusted if of.arm == name and of.items), None)
+    shown = next(
+        (record for record in content.least_trusted if record.arm == name and record.items),
+        None,
+    )
     if shown is not None and isinstance(shown.items[0].shown, str):
         texts = elements.table(TITLE, READ, [_read(s) for s in shown.items], style="texts")
         return texts + elements.paragraph(_same_order(content, name), style="note")
@@ -100,7 +103,14 @@ def _same_order(content: RunContent, name: str) -> str:
     )
 
 
-def _read(of: Example) -> tuple[str, ...]:
-    true = formats.DASH if of.true is None else of.true
-    numbers = map(formats.number, (of.weight, of.loss))
-    return (str(of.id), str(of.shown), of.given, of.predicted, true, *numbers)
+def _read(example: Example) -> tuple[str, ...]:
+    true = formats.DASH if example.true is None else example.true
+    numbers = map(formats.number, (example.weight, example.loss))
+    return (
+        str(example.id),
+        str(example.shown),
+        example.given,
+        example.predicted,
+        true,
+        *numbers,
+    )

@@ -7,13 +7,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from tutelage.augment import (
-    AutoAugment,
-    Policy,
-    RandAugment,
-    TrivialAugment,
-    UniformAugment,
-)
+from tutelage.augment import AutoAugment, Policy, RandAugment, TrivialAugment, UniformAugment
 from tutelage.commentaries import load_commentary
 from tutelage.errors import UsageError
 from tutelage.functional.taps import known_width
@@ -21,6 +15,7 @@ from tutelage.losses.objectives import Objective, cross_entropy, expected_error
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage.models import TwoBlockCNN, default_tap
 from tutelage.models.heads import head
+from tutelage.randomness import seeded
 from tutelage.signals import GradientAlignment, Lookahead, Reversible, Signal
 from tutelage.teachers import (
     Aligned,
@@ -189,14 +184,12 @@ def build_tutor(
         assert settings.weights_from is not None
         kept = read_by_name(settings.weights_from, "weight", lowest=0.0)
         weights = values_of(kept, train, otherwise=settings.default_weight)
-        given = GivenWeights(train.ids, weights).to(device)
-        return Tutor(student, optimizer, given, total_steps=steps, seed=seed)
+        teacher = GivenWeights(train.ids, weights).to(device)
+        return Tutor(student, optimizer, teacher, total_steps=steps, seed=seed)
     taught = TAUGHT[arm]
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         teacher = taught.build(student, train, settings) if teacher is None else teacher
         teacher = teacher.to(device)
-    given = settings.teacher_lr
     features = isinstance(train, FeatureSet)
     signal, every = signal_and_period(arm, settings, features=features)
     if signal is None:
@@ -212,7 +205,7 @@ def build_tutor(
         student,
         optimizer,
         teacher,
-        _optimizer(teacher, taught, given),
+        _optimizer(teacher, taught, settings.teacher_lr),
         signal=signal,
         teacher_every=every,
         total_steps=steps,
@@ -237,13 +230,7 @@ def _learns_through_last_layer(arm: str, settings: TrainSettings, *, features: b
 def signal_and_period(
     arm: str, settings: TrainSettings, *, features: bool
 ) -> tuple[Signal | None, int]:
-    """The signal of a teacher, and the student steps between two of its steps.
-
-    Args:
-        arm: The teacher.
-        settings: Of the run.
-        features: Whether the student is trained on feature vectors.
-    """
+    """The signal of a teacher, and the student steps between two of its steps."""
     taught = TAUGHT[arm]
     if _learns_through_last_layer(arm, settings, features=features):
         return Lookahead(layers="last"), settings.teacher_every or LAST_LAYER_EVERY
@@ -264,8 +251,7 @@ def new_student(settings: TrainSettings, train: Data, seed: int) -> nn.Module:
     if isinstance(train, TextSet):
         return text_student(settings, train, seed)
     if isinstance(train, FeatureSet):
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             width = train.features.shape[1]
             return head(student_name(settings, train), width, len(train.classes))
     return image_student(settings, train, seed)

@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from tutelage.errors import UnsupportedStudentError, UsageError
+from tutelage.errors import UnsupportedStudentError, UsageError, in_one_line
 from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
@@ -145,7 +145,7 @@ def _check_arm(
 def _error_message(
     arm: str, settings: TrainSettings, material: Material, error: Exception
 ) -> str:
-    reason = " ".join(str(error).split())
+    reason = in_one_line(error)
     if isinstance(error, UnsupportedStudentError):
         return reason + (" Here: --layers all." if "layers='last'" in reason else "")
     if "more than 1 value per channel" in reason:

@@ -6,13 +6,14 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from tutelage_cli.terminal import clock, listed, roughly, say
+from tutelage_cli.terminal import clock, listed, roughly, say, showing
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.step_seconds import Work
 from tutelage_cli.train.time_left import TRUSTED, TimeLeft
@@ -37,17 +38,11 @@ class Display:
     @contextlib.contextmanager
     def watching(self, stages: Sequence[Mapping[Job, Work]], workers: int) -> Iterator[None]:
         """Show the plan, and progress until the block ends."""
-        done = threading.Event()
         show = self._bars if self.console.is_terminal else self._lines
         students = _StudentProgress(stages, workers)
         say(self.console, listed(students.started(), students.plan()))
-        watcher = threading.Thread(target=show, args=(students, done), daemon=True)
-        watcher.start()
-        try:
+        with showing(partial(show, students)):
             yield
-        finally:
-            done.set()
-            watcher.join()
 
     def _bars(self, students: "_StudentProgress", done: threading.Event) -> None:
         columns = [TextColumn("{task.description}"), MofNCompleteColumn(), TextColumn("steps")]

@@ -79,11 +79,7 @@ def log_likelihood(tutor: Tutor, batches: InMemory) -> float:
 
 @torch.no_grad()
 def evaluate(
-    tutor: Tutor,
-    batches: InMemory,
-    held_out: Batch | None = None,
-    *,
-    with_weights: bool = True,
+    tutor: Tutor, batches: InMemory, held_out: Batch | None = None, *, with_weights: bool = True
 ) -> Evaluation:
     """Predictions, losses and weights of un-augmented examples, in evaluation mode."""
     student, problem = tutor.student, tutor.problem

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tutelage.errors import UsageError
 from tutelage.models.backbones import Prepared
 from tutelage.models.sentence_vectors import sentence_vectors
+from tutelage.randomness import seeded
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.cache import cached_rows
 from tutelage_cli.data.features.feature_set import FeatureSet
@@ -69,8 +70,7 @@ def extractor(settings: TrainSettings, examples: ImageSet | TextSet) -> Extracto
         preprocessing = f"{network.pooling} {network.normalised}"
         return Extractor(network, network.width, _digest(network, preprocessing))
     channels, height, width = examples.images.shape[1:]
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with seeded(0):
         backbone = backbone_of(settings, examples)
     if backbone.mean is None:  # a network that is trained on normalised images
         mean, std = (tuple(values.tolist()) for values in statistics(examples))
@@ -115,15 +115,15 @@ def frozen_features(
 
 def _features(
     model: Extractor,
-    of: ImageSet | TextSet,
+    examples: ImageSet | TextSet,
     needed: Tensor,
     device: torch.device,
     progress: "_Progress",
 ) -> FeatureSet:
-    inputs, is_needed = of.tensors()[0], torch.zeros(len(of), dtype=torch.bool)
+    inputs, is_needed = examples.tensors()[0], torch.zeros(len(examples), dtype=torch.bool)
     is_needed[needed] = True
-    features = torch.empty(len(of), model.width)
-    for rows in torch.arange(len(of)).split(CHUNK):
+    features = torch.empty(len(examples), model.width)
+    for rows in torch.arange(len(examples)).split(CHUNK):
         chunk, wanted = inputs[rows], is_needed[rows].nonzero()[:, 0]
 
         def compute(missing: Tensor, chunk: Tensor = chunk) -> Tensor:
@@ -133,7 +133,15 @@ def _features(
         shape = (len(rows), model.width)
         features[rows] = cached_rows(compute, wanted, _key(model, _trim_padding(chunk)), shape)
         progress.done += len(wanted)
-    return FeatureSet(features, of.labels, of.ids, of.classes, of.name, of=of, by=model.digest)
+    return FeatureSet(
+        features,
+        examples.labels,
+        examples.ids,
+        examples.classes,
+        examples.name,
+        computed_from=examples,
+        by=model.digest,
+    )
 
 
 class _Progress:

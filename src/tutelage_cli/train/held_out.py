@@ -28,9 +28,9 @@ def missing_class_notes(
     labels, classes = train.labels, train.classes
     notes: tuple[str, ...] = ()
     if given is not None:
-        notes += about_others(labels, given, classes, of="label that is trained on")
+        notes += about_others(labels, given, classes, examples="label that is trained on")
     if trusted is not None:
-        notes += about_others(labels, trusted.labels, classes, of="held-out example")
+        notes += about_others(labels, trusted.labels, classes, examples="held-out example")
     for note in notes:
         _LOG.warning(note)
     return notes
@@ -180,7 +180,7 @@ def align_classes(flag: str, source: str, parts: Splits[Data], train: Data) -> D
 
 def _fit_shape(examples: Data, train: Data, where: str) -> Data:
     if isinstance(examples, ImageSet) and isinstance(train, ImageSet):
-        ours, theirs = (tuple(of.images.shape[1:]) for of in (examples, train))
+        ours, theirs = (tuple(part.images.shape[1:]) for part in (examples, train))
         if ours[1:] == theirs[1:] and ours[0] > theirs[0]:
             raise UsageError(
                 f"{where} has images of {ours[0]} channels, {train.name} of {theirs[0]}: "
@@ -197,7 +197,7 @@ def _fit_shape(examples: Data, train: Data, where: str) -> Data:
             examples, images=examples.images.expand(-1, theirs[0], -1, -1).contiguous()
         )
     if isinstance(examples, FeatureSet) and isinstance(train, FeatureSet):
-        ours, theirs = (of.features.shape[1] for of in (examples, train))
+        ours, theirs = (part.features.shape[1] for part in (examples, train))
         if ours != theirs:
             raise UsageError(
                 f"{where} has vectors of {ours} numbers, {train.name} of {theirs}: give as "

@@ -258,7 +258,9 @@ def open_streams(
         rows = limit_rows(test.labels, CURVE_IMAGES, len(test.classes), seed=0)
     parts = (material.train, material.held_out, test, test.rows(rows))
     collate = _collate(settings, material.train)
-    return Streams(*(Batches(of, settings.batch_size, seed, collate, device) for of in parts))
+    return Streams(
+        *(Batches(part, settings.batch_size, seed, collate, device) for part in parts)
+    )
 
 
 def _collate(settings: TrainSettings, train: Data) -> Callable[..., Tensor]:

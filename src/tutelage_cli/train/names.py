@@ -13,9 +13,7 @@ LEARNING = {
 }
 """teachers that learn and leave a commentary, by name"""
 OUT_OF_FOLD = "out-of-fold"
-BY_FOLDS = {
-    OUT_OF_FOLD: "targets and weights from out-of-fold predictions, learned from there",
-}
+BY_FOLDS = {OUT_OF_FOLD: "targets and weights from out-of-fold predictions, learned from there"}
 """teachers that start from out-of-fold predictions and leave a commentary"""
 OLA = "learned-augmentation"
 POLICIES = {

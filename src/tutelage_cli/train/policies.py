@@ -22,7 +22,11 @@ def learned_policies(jobs: Sequence[Job]) -> tuple[Augmentation, ...]:
     if jobs[0].arm != OLA:
         return ()
     stored = [load_commentary(job.folder / "commentary", nn.Module()) for job in jobs]
-    return (policy_record(OLA, [of for of in stored if isinstance(of, LearnedAugmentation)]),)
+    return (
+        policy_record(
+            OLA, [teacher for teacher in stored if isinstance(teacher, LearnedAugmentation)]
+        ),
+    )
 
 
 def policy_record(arm: str, teachers: Sequence[LearnedAugmentation]) -> Augmentation:

@@ -32,10 +32,6 @@ def rehearse(settings: TrainSettings, kind: Kind) -> None:
     Files of labels and weights and other sources have to be there. Periods and momentum are
     checked in the words of the flags. Then the tutor of each arm is built for examples that
     stand in for the data, so that whatever it refuses is refused here.
-
-    Args:
-        settings: Of the run.
-        kind: Of its data.
     """
     _check_files(settings, kind)
     taught = [arm for arm in settings.taught if arm in TAUGHT]
@@ -98,12 +94,12 @@ def _is_own(student: str | None) -> bool:
 def _stand_in(settings: TrainSettings, kind: Kind) -> Data | None:
     # None: what the student is, or whether its weights fit, depends on the images
     labels = torch.arange(CLASSES)
-    names, of = tuple(map(str, range(CLASSES))), Path(settings.data).name
+    names, source = tuple(map(str, range(CLASSES))), Path(settings.data).name
     if kind == "features" or settings.freeze:
-        return FeatureSet(torch.zeros(CLASSES, WIDTH), labels, labels, names, of)
+        return FeatureSet(torch.zeros(CLASSES, WIDTH), labels, labels, names, source)
     if kind == "texts":
         tokens = torch.ones(CLASSES, 3, 2, dtype=torch.int32)
-        return TextSet((names,), tokens, labels, labels, names, of, WORDS)
+        return TextSet((names,), tokens, labels, labels, names, source, WORDS)
     if settings.student_weights is not None:
         return None
     embedded = settings.data == EMBEDDED
@@ -111,4 +107,4 @@ def _stand_in(settings: TrainSettings, kind: Kind) -> Data | None:
         return None
     side = PIXELS if is_named(settings.data) else settings.image_size or PIXELS
     images = torch.full((CLASSES, 1 if embedded else 3, side, side), 128, dtype=torch.uint8)
-    return ImageSet(images, labels, labels, names, of)
+    return ImageSet(images, labels, labels, names, source)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Integer
 
+from tutelage_cli.config.flags import flags_of
 from tutelage_cli.config.settings_files import to_plain
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
@@ -60,7 +61,9 @@ def run_content(
         settings={name: _format_value(value) for name, value in to_plain(settings).items()},
         environment={name: fact for name, fact in run_facts(run).items() if fact},
         by_class=tuple(
-            of for arm in tables for of in _by_class(jobs_of(run, arm, settings), size[1])
+            weights
+            for arm in tables
+            for weights in _by_class(jobs_of(run, arm, settings), size[1])
         ),
         augmentations=tuple(
             policy for arm in taught for policy in learned_policies(jobs_of(run, arm, settings))
@@ -105,17 +108,7 @@ def _format_value(value: Any) -> str:
 def command_line(settings: TrainSettings) -> str:
     """The command that repeats a run."""
     data = f"./{settings.data}" if settings.data.startswith("-") else settings.data
-    words = ["tutelage", "train", data]
-    defaults = to_plain(TrainSettings())
-    for name, value in to_plain(settings).items():
-        if name == "data" or value == defaults[name]:
-            continue
-        if value is True:
-            words.append(f"--{name.replace('_', '-')}")
-            continue
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return shlex.join(words)
+    return shlex.join(["tutelage", "train", data, *flags_of(settings)])
 
 
 def _examples(arm: str, table: dict[str, np.ndarray]) -> Examples:
@@ -144,7 +137,9 @@ def _shown(arm: str, table: dict[str, np.ndarray], train: Data, most: int) -> Le
         else:
             break
         true = names[int(table["true"][row])] if "true" in table else None
-        given, predicted = (names[int(table[of][row])] for of in ("given", "predicted"))
-        number, weight, loss = (table[of][row].item() for of in ("id", "weight", "loss"))
+        given, predicted = (names[int(table[column][row])] for column in ("given", "predicted"))
+        number, weight, loss = (
+            table[column][row].item() for column in ("id", "weight", "loss")
+        )
         items.append(Example(shown, number, given, predicted, true, weight, loss))
     return LeastTrusted(arm, tuple(items))

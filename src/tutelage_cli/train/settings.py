@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from tutelage.errors import UsageError, nearest
+from tutelage.errors import UsageError, require_known
 from tutelage.validation.ranges import (
     at_least_one,
     factor,
@@ -22,13 +22,7 @@ from tutelage_cli.train.names import ALL, NONE, TAUGHT_BY, USED_BY, controls_of
 EMBEDDED = "mnist5k"
 COLOURED_DIGITS = ("coloured-mnist", "digits-on-backgrounds")
 """synthetic colour sets whose images must not be mirrored"""
-IMAGE_SETTINGS = (
-    "image_column",
-    "image_size",
-    "augment",
-    "broken_images",
-    "empty_classes",
-)
+IMAGE_SETTINGS = ("image_column", "image_size", "augment", "broken_images", "empty_classes")
 """settings that apply to images only"""
 TEXT_SETTINGS = ("text_column", "max_length")
 """settings that apply to texts only"""
@@ -242,8 +236,7 @@ class TrainSettings:
         if not self.teacher:
             raise UsageError(f"--teacher names none. Allowed: {', '.join(TAUGHT_BY)}.")
         for name in self.teacher:
-            if name not in TAUGHT_BY:
-                raise UsageError(f"Unknown teacher '{name}'. {nearest(name, TAUGHT_BY)}")
+            require_known("Unknown teacher", name, TAUGHT_BY)
         if len(set(self.teacher)) < len(self.teacher):
             raise UsageError(f"--teacher names one twice: {' '.join(self.teacher)}.")
         controls_of(self.controls)
@@ -357,8 +350,8 @@ def _check_rates(settings: TrainSettings) -> None:
 def _check_use(settings: TrainSettings) -> None:
     for name, teachers in USED_BY.items():
         value = getattr(settings, name)
-        given = value not in (getattr(TrainSettings, name), FORMER_DEFAULTS.get(name))
-        if given and not set(teachers) & set(settings.taught):
+        chosen = value not in (getattr(TrainSettings, name), FORMER_DEFAULTS.get(name))
+        if chosen and not set(teachers) & set(settings.taught):
             arms = ", ".join(("untaught", *settings.taught))
             raise UsageError(
                 f"{flag(name)} does nothing here, where students are {arms}: it is about "
@@ -367,14 +360,16 @@ def _check_use(settings: TrainSettings) -> None:
 
 
 def _check_numbers(settings: TrainSettings) -> None:
-    given = ByFlag(settings)
-    at_least_one(given, "--held-out", "--epochs", "--batch-size", "--teacher-every", "--seeds")
-    at_least_one(given, "--unroll-steps", "--limit", "--jobs", "--image-size", "--max-length")
-    factor(given, "--imbalance")
-    not_negative(given, "--lr", "--weight-decay", "--teacher-lr")
+    by_flag = ByFlag(settings)
+    at_least_one(
+        by_flag, "--held-out", "--epochs", "--batch-size", "--teacher-every", "--seeds"
+    )
+    at_least_one(by_flag, "--unroll-steps", "--limit", "--jobs", "--image-size", "--max-length")
+    factor(by_flag, "--imbalance")
+    not_negative(by_flag, "--lr", "--weight-decay", "--teacher-lr")
     if not 0 < settings.momentum < 1:
         raise UsageError(f"--momentum must lie in (0, 1), got {settings.momentum:g}.")
-    shares(given, "--decay-at")
+    shares(by_flag, "--decay-at")
     if settings.folds < 2:
         raise UsageError(f"--folds must be at least 2, got {settings.folds}.")
 

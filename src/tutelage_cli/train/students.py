@@ -9,14 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tutelage.errors import UsageError
-from tutelage.models.backbones import (
-    Backbone,
-    Pretrained,
-    headless,
-    load_weights,
-    read_state,
-)
+from tutelage.errors import UsageError, in_one_line
+from tutelage.models.backbones import Backbone, Pretrained, headless, load_weights, read_state
 from tutelage.models.bag_of_tokens import BagOfTokens
 from tutelage.models.catalogue import STUDENTS, Images, build_student, require_student
 from tutelage.models.heads import MLP
@@ -28,6 +22,7 @@ from tutelage.models.pretrained_images import (
     of_torchvision,
     require_timm_model,
 )
+from tutelage.randomness import seeded
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
@@ -92,14 +87,13 @@ def image_student(settings: TrainSettings, images: ImageSet, seed: int) -> nn.Mo
     classes, size = len(images.classes), max(height, width)
     if not _has_backbone(settings, name):
         if CODE in name:
-            return _seeded(seed, lambda: _load_code(name, Images(classes, channels, height)))
+            with seeded(seed), torch.device("cpu"):
+                return _load_code(name, Images(classes, channels, height))
         plain = name.removeprefix(TORCHVISION)
         return build_student(plain, classes=classes, channels=channels, size=height, seed=seed)
     mean, std = statistics(images)
-    return _seeded(
-        seed,
-        lambda: Pretrained(backbone_of(settings, images), classes, mean, std, size).train(),
-    )
+    with seeded(seed), torch.device("cpu"):
+        return Pretrained(backbone_of(settings, images), classes, mean, std, size).train()
 
 
 def backbone_of(settings: TrainSettings, images: ImageSet) -> Backbone:
@@ -183,14 +177,7 @@ def _load_function(name: str) -> Callable[..., Any]:
 
 
 def _failed(name: str, error: Exception) -> UsageError:
-    reason = " ".join(str(error).split())
-    return UsageError(f"--student {name} failed: {type(error).__name__}: {reason}")
-
-
-def _seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(seed)
-        return build()
+    return UsageError(f"--student {name} failed: {type(error).__name__}: {in_one_line(error)}")
 
 
 def require_text_student(settings: TrainSettings) -> None:
@@ -215,30 +202,33 @@ def with_tokens(settings: TrainSettings, parts: Sequence[TextSet]) -> list[TextS
     return _with_pretrained_tokenizer(student, parts, settings.max_length)
 
 
-def kind(of: Data) -> str:
+def kind(examples: Data) -> str:
     """The plural noun for examples of a data set."""
-    return f"{raw_examples(of).example}s"
+    return f"{raw_examples(examples).example}s"
 
 
-def raw_examples(of: Data) -> Data:
+def raw_examples(examples: Data) -> Data:
     """The examples that features were computed from, or the examples themselves."""
-    return of.of if isinstance(of, FeatureSet) and of.of is not None else of
+    return (
+        examples.computed_from
+        if isinstance(examples, FeatureSet) and examples.computed_from is not None
+        else examples
+    )
 
 
-def student_name(settings: TrainSettings, of: Data) -> str:
+def student_name(settings: TrainSettings, examples: Data) -> str:
     """The student's name, the default filled in."""
-    if isinstance(of, FeatureSet):
+    if isinstance(examples, FeatureSet):
         return MLP if settings.freeze else settings.student or MLP
-    if isinstance(of, TextSet):
+    if isinstance(examples, TextSet):
         return settings.student or BAG
-    return image_student_name(settings, of.images.shape[1])
+    return image_student_name(settings, examples.images.shape[1])
 
 
 def text_student(settings: TrainSettings, texts: TextSet, seed: int) -> nn.Module:
     """The student that the settings name."""
     classes = len(texts.classes)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         if (name := student_name(settings, texts)) == BAG:
             return BagOfTokens(texts.words, classes)
         from tutelage.models.text_classifier import text_classifier
@@ -254,9 +244,9 @@ def _with_own_vocabulary(parts: Sequence[TextSet], max_length: int) -> list[Text
         (text.casefold() for side in sides for text in side), VOCABULARY_SIZE
     )
 
-    def tokens(of: TextSet) -> Tensor:
+    def tokens(texts: TextSet) -> Tensor:
         each = [
-            vocabulary.encode([t.casefold() for t in side], max_length) for side in of.sides
+            vocabulary.encode([t.casefold() for t in side], max_length) for side in texts.sides
         ]
         lengths = [[len(words) for words in side] for side in each]
         ends = torch.tensor(lengths, dtype=torch.int64).cumsum(0)
@@ -286,11 +276,13 @@ def _with_pretrained_tokenizer(
     refuse_other_tokens(path, model, len(tokenizer), "give a folder with its own tokenizer")
     refuse_short(path, model, tokenizer, max_length, "give a smaller --max-length")
     return _with_tokens(
-        parts, lambda of: tokenised(of.sides, tokenizer, max_length).inputs, len(tokenizer)
+        parts,
+        lambda texts: tokenised(texts.sides, tokenizer, max_length).inputs,
+        len(tokenizer),
     )
 
 
 def _with_tokens(
     parts: Sequence[TextSet], tokens: Callable[[TextSet], Tensor], words: int
 ) -> list[TextSet]:
-    return [replace(of, tokens=tokens(of), words=words) for of in parts]
+    return [replace(texts, tokens=tokens(texts), words=words) for texts in parts]

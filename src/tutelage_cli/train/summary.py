@@ -54,9 +54,9 @@ def _too_short(run: Path, settings: TrainSettings, classes: int) -> str:
     """A line on a run that was too short; empty where nothing shows that."""
     jobs = jobs_of(run, "untaught", settings)
     each_epoch = list(zip(*map(read_history, jobs), strict=True))
-    losses = [fmean(entry["train_loss"] for entry in of) for of in each_epoch]
-    known = all(HELD_OUT_KEY in entry for of in each_epoch for entry in of)
-    held_out = [-fmean(entry[HELD_OUT_KEY] for entry in of) for of in each_epoch * known]
+    losses = [fmean(entry["train_loss"] for entry in epoch) for epoch in each_epoch]
+    known = all(HELD_OUT_KEY in entry for epoch in each_epoch for entry in epoch)
+    held_out = [-fmean(entry[HELD_OUT_KEY] for entry in epoch) for epoch in each_epoch * known]
     full = sum(learning_rate(settings, n) == settings.lr for n in range(settings.epochs))
     falling = still_falling(losses, full, held_out or None)
     folds = _pooled([found for job in jobs if (found := held_back(job)) is not None])
@@ -90,8 +90,8 @@ def describe_data(material: Material, settings: TrainSettings) -> dict[str, Any]
     }
     if settings.labels_from is not None:
         column = settings.label_column
-        of = "" if column is None else f"{column} of "
-        facts["labels"] = f"{of}{settings.labels_from}"
+        column_of = "" if column is None else f"{column} of "
+        facts["labels"] = f"{column_of}{settings.labels_from}"
     if material.wrong is not None:
         facts["wrong_labels"] = float(material.wrong.double().mean())
     return facts

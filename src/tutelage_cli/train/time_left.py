@@ -34,11 +34,7 @@ class TimeLeft:
     """
 
     def __init__(
-        self,
-        stages: Sequence[Mapping[Any, float]],
-        workers: int,
-        *,
-        trust: float = TRUSTED,
+        self, stages: Sequence[Mapping[Any, float]], workers: int, *, trust: float = TRUSTED
     ) -> None:
         self._stages, self._workers = stages, workers
         self._done: dict[Any, float] = {}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.mueller2021gar.gar_splits import spoilt_parts
+from papers.mueller2021gar.gar_splits import corrupted_parts
 from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 
@@ -18,7 +18,7 @@ def data(count: int = 4000) -> ImageSet:
 def test_labels_of_the_first_part_are_uniform_and_all_else_is_as_it_was():
     whole = data()
     before = whole.labels.clone(), whole.images.clone()
-    parts = spoilt_parts(whole, 4000, 4, spoil="labels", seed=1)
+    parts = corrupted_parts(whole, 4000, 4, corrupt="labels", seed=1)
     assert parts.size == 1000
     order = torch.randperm(4000, generator=torch.Generator().manual_seed(1))
     assert torch.equal(parts.images, whole.images[order])
@@ -32,7 +32,7 @@ def test_labels_of_the_first_part_are_uniform_and_all_else_is_as_it_was():
 
 def test_images_of_the_first_part_are_noise_like_the_data_and_keep_their_labels():
     whole = data()
-    parts = spoilt_parts(whole, 4000, 4, spoil="images", seed=1)
+    parts = corrupted_parts(whole, 4000, 4, corrupt="images", seed=1)
     order = torch.randperm(4000, generator=torch.Generator().manual_seed(1))
     assert torch.equal(parts.labels, whole.labels[order])
     assert torch.equal(parts.images[1000:], whole.images[order][1000:])
@@ -44,7 +44,7 @@ def test_images_of_the_first_part_are_noise_like_the_data_and_keep_their_labels(
 
 def test_the_seed_decides_and_what_does_not_divide_is_left_out():
     one, same, other = (
-        spoilt_parts(data(), 1003, 10, spoil="labels", seed=seed) for seed in (1, 1, 2)
+        corrupted_parts(data(), 1003, 10, corrupt="labels", seed=seed) for seed in (1, 1, 2)
     )
     assert len(one.labels) == 1000
     assert torch.equal(one.labels, same.labels)
@@ -54,4 +54,4 @@ def test_the_seed_decides_and_what_does_not_divide_is_left_out():
 @pytest.mark.parametrize("examples", [3, 4001 + 10])
 def test_too_few_examples_are_refused(examples):
     with pytest.raises(UsageError, match=r"allowed: 10\.\.4000"):
-        spoilt_parts(data(), examples, 10, spoil="labels", seed=0)
+        corrupted_parts(data(), examples, 10, corrupt="labels", seed=0)

@@ -35,6 +35,7 @@ from tests.trained import lines as history
 from tutelage.commentaries import load_commentary
 from tutelage.crossfit import stratified_folds
 from tutelage.crossfit.chance import Predicted
+from tutelage.crossfit.transitions import conditioned
 from tutelage.errors import UsageError
 from tutelage.models import build_student
 from tutelage.randomness import mixed_seed
@@ -51,7 +52,6 @@ from tutelage_cli.train.controls.folds import (
     TRIED,
     chosen_distilled,
     chosen_settings,
-    conditioned,
     content_digests,
     fold_seed,
     fold_stages_of,

@@ -140,8 +140,8 @@ def train_of(settings: TrainSettings, told: list[str] | None = None) -> FeatureS
 
 
 def texts_in(of: FeatureSet) -> TextSet:
-    assert isinstance(of.of, TextSet)
-    return of.of
+    assert isinstance(of.computed_from, TextSet)
+    return of.computed_from
 
 
 def features_of(settings: TrainSettings, of: ImageSet) -> torch.Tensor:

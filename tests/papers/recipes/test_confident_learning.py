@@ -39,6 +39,6 @@ def test_every_image_is_judged_by_a_student_that_has_not_seen_it():
         stream = student.streams.train
         rest = whole.train.rows((~seen).nonzero()[:, 0])
         batches = Batches(rest, SMOKE.batch, 0, stream.collate, CPU)
-        said = weights.probabilities(student, batches)
+        said = weights.class_probabilities(student, batches)
         torch.testing.assert_close(unseen.probabilities[~seen], said)
     assert times.tolist() == [1] * len(whole.train)

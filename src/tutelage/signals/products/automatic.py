@@ -37,12 +37,7 @@ class Automatic(DotProducts):
         return exact_dots(problem, start, observed.prepared, step, v)
 
     def mixed(
-        self,
-        problem: BilevelProblem,
-        state: StudentState,
-        phi: Params,
-        step: Step,
-        v: Params,
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
     ) -> Params:
         """``M v`` alone."""
         if only_weighs(problem, problem.prepare(phi, step.batch)):

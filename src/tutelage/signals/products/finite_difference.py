@@ -7,14 +7,11 @@ import torch
 from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.distributed.groups import Processes
-from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.errors import UsageError
-from tutelage.functional.differentiable import require_hessian
-from tutelage.functional.trees import detached, grads_of_both, inner, leaves, plus, reached_grad
+from tutelage.functional.trees import grads_of_both, inner, leaves, plus
 from tutelage.precision import wide
 from tutelage.signals.products.product import Product
-from tutelage.signals.products.training_loss import Loss, loss_function
+from tutelage.signals.products.training_loss import Loss, LossNearStudent, loss_near
 from tutelage.types import Params, Step, StudentState
 from tutelage.validation.ranges import above_zero
 
@@ -50,28 +47,16 @@ class FiniteDifference(Product):
         self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> "Differences":
         """The step's gradient."""
-        problem.student.require(require_hessian)
-        loss, buffers = loss_function(problem, state, phi, step)
-        # the gradient of what the step moves; it may depend on what an earlier step moved
         theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
-        phi = detached(phi)
-        moved = leaves({k: theta[k] for k in step.settings})
-        processes = problem.processes
-        here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)
-        return Differences(self, loss, theta, phi, here, buffers, processes)
+        near = loss_near(problem, state, theta, phi, step)
+        return Differences(**vars(near), how=self)
 
 
 @dataclass(frozen=True)
-class Differences:
-    """A loss near one student."""
+class Differences(LossNearStudent):
+    """Products from gradients at four points near one student."""
 
     how: FiniteDifference
-    loss: Loss
-    theta: Params
-    phi: Params
-    gradient: Params
-    buffers: Params
-    processes: Processes
 
     def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products from the same four gradients."""
@@ -84,13 +69,8 @@ class Differences:
         far = self._difference(known, 2 * self.how.size / norm)
         near = near[0], self.processes.all_reduce_params(near[1])
         far = far[0], self.processes.all_reduce_params(far[1])
-        shares = [
-            (
-                self.processes.all_reduce_params(near[0]),
-                self.processes.all_reduce_params(far[0]),
-            )
-        ]
-        for name, (a, b) in zip(("M v", "H v"), [*shares, (near[1], far[1])], strict=True):
+        mixed = tuple(self.processes.all_reduce_params(part[0]) for part in (near, far))
+        for name, (a, b) in (("M v", mixed), ("H v", (near[1], far[1]))):
             error = disagreement(a, b)  # of all, so that no process stops alone
             if name == "M v" and error > self.how.bound and self._cancels():
                 continue
@@ -102,14 +82,6 @@ class Differences:
                     f"size={self.how.size:g}. Use DoubleBackward, or raise bound."
                 )
         return near
-
-    def mixed(self, v: Params) -> Params:
-        """``M v`` alone."""
-        return self.mixed_and_hessian(v)[0]
-
-    def hessian(self, v: Params) -> Params:
-        """``H v``."""
-        return self.mixed_and_hessian(v)[1]
 
     def _cancels(self) -> bool:
         # the teacher has no effect on the loss, such as the weight of a batch's only row: M v

@@ -12,7 +12,7 @@ from tutelage.types import Params, Step, StudentState
 
 @dataclass(frozen=True)
 class FirstOrder(Product):
-    """``H v = 0``, and ``M v`` as another way to take products gives it.
+    """``H v = 0``, and ``M v`` as another product gives it.
 
     An approximation: with SGD the adjoint passes every step unchanged, so that the start's
     gradient is the held-out gradient at the student's end, and the teacher's is
@@ -43,12 +43,7 @@ class FirstOrder(Product):
         return WithoutHessian(DetachedGradient(*problem.gradient(state, phi, step)), state)
 
     def mixed(
-        self,
-        problem: BilevelProblem,
-        state: StudentState,
-        phi: Params,
-        step: Step,
-        v: Params,
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
     ) -> Params:
         """``M v`` alone."""
         return self.exact.mixed(problem, state, phi, step, v)

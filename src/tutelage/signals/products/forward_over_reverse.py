@@ -6,14 +6,11 @@ import torch
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.distributed.groups import Processes
-from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.functional.derivatives import named_operators
-from tutelage.functional.differentiable import require_hessian
-from tutelage.functional.trees import detached, leaves, named_grad, reached_grad
+from tutelage.functional.trees import detached, leaves, named_grad
 from tutelage.per_example.forward import load_forward_mode
 from tutelage.signals.products.product import Product
-from tutelage.signals.products.training_loss import Loss, loss_function
+from tutelage.signals.products.training_loss import LossNearStudent, loss_near
 from tutelage.types import Params, Step, StudentState
 
 _INSTEAD = "Use DoubleBackward or FiniteDifference in place of ForwardOverReverse."
@@ -33,26 +30,13 @@ class ForwardOverReverse(Product):
         self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
     ) -> "AlongDirections":
         """The step's gradient."""
-        problem.student.require(require_hessian)
-        loss, buffers = loss_function(problem, state, phi, step)
-        # the gradient of what the step moves; it may depend on what an earlier step moved
-        theta, phi = detached(state.params), detached(phi)
-        moved = leaves({k: theta[k] for k in step.settings})
-        processes = problem.processes
-        here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)
-        return AlongDirections(loss, theta, phi, here, buffers, processes)
+        near = loss_near(problem, state, detached(state.params), phi, step)
+        return AlongDirections(**vars(near))
 
 
 @dataclass(frozen=True)
-class AlongDirections:
-    """A loss near one student."""
-
-    loss: Loss
-    theta: Params
-    phi: Params
-    gradient: Params
-    buffers: Params
-    processes: Processes
+class AlongDirections(LossNearStudent):
+    """Products from one pass in forward mode."""
 
     def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products in one pass."""
@@ -70,11 +54,3 @@ class AlongDirections:
             }
         hessian = self.processes.all_reduce_params({k: slopes[k].detach() for k in self.theta})
         return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, hessian
-
-    def mixed(self, v: Params) -> Params:
-        """``M v`` alone."""
-        return self.mixed_and_hessian(v)[0]
-
-    def hessian(self, v: Params) -> Params:
-        """``H v``."""
-        return self.mixed_and_hessian(v)[1]

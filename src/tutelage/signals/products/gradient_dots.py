@@ -99,12 +99,7 @@ class Alignment(DotProducts):
                 return ghost(problem, losses, params, v, rows)
 
     def mixed(
-        self,
-        problem: BilevelProblem,
-        state: StudentState,
-        phi: Params,
-        step: Step,
-        v: Params,
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
     ) -> Params:
         """``M v`` alone."""
         prepared = problem.prepare(phi, step.batch)

@@ -64,12 +64,7 @@ class Product:
         raise NotImplementedError
 
     def mixed(
-        self,
-        problem: BilevelProblem,
-        state: StudentState,
-        phi: Params,
-        step: Step,
-        v: Params,
+        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
     ) -> Params:
         """``M v`` alone, which may be cheaper."""
         return self.linearise(problem, state, phi, step).mixed(v)

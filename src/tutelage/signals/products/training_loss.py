@@ -1,16 +1,60 @@
 """The training loss as a function of student and teacher parameters."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
+from tutelage.distributed.groups import Processes
+from tutelage.distributed.reduce import all_reduce_gradients
+from tutelage.functional.differentiable import require_hessian
 from tutelage.functional.replay_context import detach
+from tutelage.functional.trees import detached, leaves, reached_grad
 from tutelage.teacher import weights_attached
 from tutelage.types import Params, Step, StudentState
 
 Loss = Callable[[Params, Params], Tensor]
+
+
+@dataclass(frozen=True)
+class LossNearStudent:
+    """The training loss near one student, for products without the gradient's graph."""
+
+    loss: Loss
+    theta: Params
+    phi: Params
+    gradient: Params
+    """dL/dtheta of what the step moves, for the parameters that the loss reaches"""
+    buffers: Params
+    """the student's buffers after the step"""
+    processes: Processes
+
+    def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
+        """Both products."""
+        raise NotImplementedError
+
+    def mixed(self, v: Params) -> Params:
+        """``M v`` alone."""
+        return self.mixed_and_hessian(v)[0]
+
+    def hessian(self, v: Params) -> Params:
+        """``H v``."""
+        return self.mixed_and_hessian(v)[1]
+
+
+def loss_near(
+    problem: BilevelProblem, state: StudentState, theta: Params, phi: Params, step: Step
+) -> LossNearStudent:
+    """The training loss near a student's parameters, with the step's gradient there."""
+    problem.student.require(require_hessian)
+    loss, buffers = loss_function(problem, state, phi, step)
+    # the gradient of what the step moves; it may depend on what an earlier step moved
+    phi, processes = detached(phi), problem.processes
+    moved = leaves({k: theta[k] for k in step.settings})
+    here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)
+    return LossNearStudent(loss, theta, phi, here, buffers, processes)
 
 
 def loss_function(

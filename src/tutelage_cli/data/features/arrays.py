@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage_cli.data.columns import NAME_COLUMNS, PATH_COLUMNS, TableRows, pick
 from tutelage_cli.data.example_columns import distinct_names, read_columns, rows_of
-from tutelage_cli.data.label_columns import LabelColumn, joined, refuse_mixed
+from tutelage_cli.data.label_columns import LabelColumn, concatenate_labels, refuse_mixed
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.matching import (
     ID_COLUMNS,
@@ -70,7 +70,7 @@ def _guarded(file: Path, failed: str, read: Callable[[Path], Any]) -> Any:
     try:
         return read(file)
     except Exception as error:  # a header may be any text, a zip any bytes
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = in_one_line(error) or type(error).__name__
         if "pickle" in reason:
             reason = "it holds Python objects, which are never unpickled: save numbers or words"
         raise UsageError(f"{failed} ({reason:.200}).") from error
@@ -222,10 +222,10 @@ def _holds_numbers(kind: Any) -> bool:
     import pyarrow.types as types
 
     listed = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    if not any(of(kind) for of in listed):
+    if not any(is_kind(kind) for is_kind in listed):
         return False
     number = (types.is_floating, types.is_integer, types.is_boolean)
-    return any(of(kind.value_type) for of in number)
+    return any(is_kind(kind.value_type) for is_kind in number)
 
 
 def refuse_other_vectors(files: Sequence[Path]) -> None:
@@ -259,7 +259,7 @@ def read_vectors(files: Sequence[Path], column: str | None, label: str | None) -
     if any(part.by_id for part in found) and len(set(names)) < len(names):
         names = ()  # ids that begin again in every file
     values = np.concatenate([part.values for part in found])
-    labels = joined([part.label for part in found])
+    labels = concatenate_labels([part.label for part in found])
     rows = labels.rows
     named = tuple(distinct_names(names, rows)) if len(names) == len(values) else rows.names()
     return Vectors(values, labels, named, found[0].where)

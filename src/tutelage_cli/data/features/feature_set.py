@@ -32,7 +32,7 @@ class FeatureSet(Labelled):
     classes: tuple[str, ...]
     name: str
     sources: tuple[str, ...] = ()
-    of: ImageSet | TextSet | None = None
+    computed_from: ImageSet | TextSet | None = None
     """the N examples that the features were computed from, where they were"""
     by: str = ""
     """digest of the network that computed them, and of its preprocessing"""
@@ -48,26 +48,27 @@ class FeatureSet(Labelled):
 
     def names(self) -> list[str]:
         """What every row is called: after the example it was computed from, or its id."""
-        return super().names() if self.of is None else self.of.names()
+        return super().names() if self.computed_from is None else self.computed_from.names()
 
     def contents(self) -> Iterator[bytes]:
         """What makes a row another one than those before and after it."""
-        if self.of is not None:
-            yield from self.of.contents()
+        if self.computed_from is not None:
+            yield from self.computed_from.contents()
             return
         for row in self.features:
             yield row.numpy().tobytes()
 
     def tensors(self) -> tuple[Tensor, ...]:
         """All that decides what a student sees."""
-        if self.of is not None:
+        if self.computed_from is not None:
             digest = torch.frombuffer(bytearray(self.by.encode() or b"-"), dtype=torch.uint8)
-            return *self.of.tensors(), self.labels, digest
+            return *self.computed_from.tensors(), self.labels, digest
         return self.features, self.labels, self.ids
 
     def columns_with(self, other: "FeatureSet") -> dict[str, Any]:
         """The features of both."""
-        return {"features": torch.cat([self.features, other.features]), "of": None, "by": ""}
+        both = torch.cat([self.features, other.features])
+        return {"features": both, "computed_from": None, "by": ""}
 
     def refuse_unlike(self, test: Any) -> None:
         """Refuse test vectors of another length."""
@@ -80,7 +81,11 @@ class FeatureSet(Labelled):
 
     def other_rows(self, indices: Tensor) -> dict[str, Any]:
         """The examples that the features were computed from, at the given places."""
-        return {"of": None if self.of is None else self.of.rows(indices)}
+        return {
+            "computed_from": None
+            if self.computed_from is None
+            else self.computed_from.rows(indices)
+        }
 
 
 @dataclass(frozen=True)
@@ -92,19 +97,21 @@ class CollateFeatures:
     std: Tensor
     """[D]"""
 
-    def __call__(self, of: FeatureSet, request: BatchRequest, device: torch.device) -> Tensor:
+    def __call__(
+        self, examples: FeatureSet, request: BatchRequest, device: torch.device
+    ) -> Tensor:
         """The inputs of one batch."""
         del device
-        return (of.features[request.rows] - self.mean) / self.std
+        return (examples.features[request.rows] - self.mean) / self.std
 
 
 def feature_statistics(
-    of: FeatureSet,
+    examples: FeatureSet,
 ) -> tuple[Float32[Tensor, "D"], Float32[Tensor, "D"]]:
     """Mean and standard deviation of every feature, in float64 inside."""
-    if not len(of):
-        raise UsageError(f"{of.name} has no rows to take the mean of.")
-    chunks, count = of.features.split(_AT_ONCE), len(of)
+    if not len(examples):
+        raise UsageError(f"{examples.name} has no rows to take the mean of.")
+    chunks, count = examples.features.split(_AT_ONCE), len(examples)
     mean = torch.stack([rows.double().sum(0) for rows in chunks]).sum(0) / count
     squares = [((rows.double() - mean) ** 2).sum(0) for rows in chunks]
     std = (torch.stack(squares).sum(0) / count).sqrt()

@@ -70,13 +70,13 @@ def read_features(
     return assemble(_found(train, path.name), tested, reading)
 
 
-def _found(of: Vectors, name: str) -> Found[FeatureSet]:
+def _found(vectors: Vectors, name: str) -> Found[FeatureSet]:
     def build(codes: Tensor, classes: tuple[str, ...]) -> FeatureSet:
         rows = (codes >= 0).nonzero().flatten()
-        values = torch.from_numpy(of.values)[rows]
-        return FeatureSet(values, codes[rows], rows, classes, name, of.names)
+        values = torch.from_numpy(vectors.values)[rows]
+        return FeatureSet(values, codes[rows], rows, classes, name, vectors.names)
 
-    return Found(of.label, build, of.where)
+    return Found(vectors.label, build, vectors.where)
 
 
 def _read(

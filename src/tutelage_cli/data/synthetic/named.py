@@ -28,7 +28,7 @@ from tutelage_cli.data.synthetic.rotated_ones import (
     rotated_ones,
 )
 
-_HALVES, _PART = 1, 2
+_SPLIT_SEED, _DRAW_SEED = 1, 2
 """first part of a seed: keeps the streams of random numbers apart"""
 
 
@@ -73,7 +73,7 @@ def disjoint_pools(data: Splits[ImageSet], *, seed: int) -> Pools:
         raise UsageError(
             f"{data.train.name} has {count} training images to cut into halves; give 2 or more."
         )
-    generator = torch.Generator().manual_seed(mixed_seed(_HALVES, seed))
+    generator = torch.Generator().manual_seed(mixed_seed(_SPLIT_SEED, seed))
     order = torch.randperm(count, generator=generator)
     first, second = order[: count // 2], order[count // 2 :]
     return Pools(data.train.rows(first), data.train.rows(second), data.test)
@@ -86,7 +86,7 @@ def three_parts(make: Maker, pools: Pools, sizes: Sizes, *, seed: int) -> ThreeP
             f"images to make are {tuple(sizes)} (train, held-out, test); allowed: 1 and above."
         )
     train, held_out, test = (
-        make(pool, count, mixed_seed(_PART, seed, place))
+        make(pool, count, mixed_seed(_DRAW_SEED, seed, place))
         for place, (pool, count) in enumerate(zip(pools, sizes, strict=True))
     )
     return ThreeParts(

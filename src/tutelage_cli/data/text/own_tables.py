@@ -11,11 +11,7 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import TEST_NAMES, Found, assemble, choose
 from tutelage_cli.data.columns import PATH_COLUMNS, TableRows, numbers, pick
 from tutelage_cli.data.csv_files import csv_header, read_csv
-from tutelage_cli.data.label_columns import (
-    LabelColumn,
-    joined,
-    refuse_mixed,
-)
+from tutelage_cli.data.label_columns import LabelColumn, concatenate_labels, refuse_mixed
 from tutelage_cli.data.label_values import literal
 from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.parquet import (
@@ -47,29 +43,30 @@ class _Table(NamedTuple):
     def column(self, wanted: str | None, guesses: Sequence[str], option: str) -> str:
         # raises for a file without it
         found = wanted
-        for of in self.parts:
-            found = pick(list(of.columns), found, guesses, option=option, where=of.where)
+        for part in self.parts:
+            found = pick(list(part.columns), found, guesses, option=option, where=part.where)
         return found or ""
 
     def values(self, column: str) -> list[Any]:
-        return [value for of in self.parts for value in of.columns.get(column, ())]
+        return [value for part in self.parts for value in part.columns.get(column, ())]
 
     def labels(self, column: str) -> LabelColumn:
         if not self.parts[0].typed:  # a csv file has words alone
             values = literal(self.values(column))
             return LabelColumn(values, self.rows, typed=False)
-        refuse_mixed([(of.kinds[column], of.where) for of in self.parts])
-        return joined([
-            LabelColumn(of.columns[column], of.rows, of.classes[column]) for of in self.parts
+        refuse_mixed([(part.kinds[column], part.where) for part in self.parts])
+        return concatenate_labels([
+            LabelColumn(part.columns[column], part.rows, part.classes[column])
+            for part in self.parts
         ])
 
     @property
     def rows(self) -> TableRows:
-        return TableRows(tuple((of.where, of.numbers) for of in self.parts))
+        return TableRows(tuple((part.where, part.numbers) for part in self.parts))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(note for of in self.parts for note in of.notes)
+        return tuple(note for part in self.parts for note in part.notes)
 
 
 class _File(NamedTuple):
@@ -151,7 +148,7 @@ def text_files(
     train, _ = choose(found, where=str(path))
     label = _read(train).column(label_column, LABELS, "label_column")
     others = {name: _read(found[name]) for name in TEST_NAMES if name in found}
-    tested = next((name for name, of in others.items() if _has_labels(of, label)), None)
+    tested = next((name for name, split in others.items() if _has_labels(split, label)), None)
     return train, None if tested is None else found[tested]
 
 
@@ -201,11 +198,7 @@ def _has_labels(table: _Table | None, label: str) -> bool:
 
 
 def _text_set(
-    table: _Table,
-    columns: Sequence[str],
-    codes: Tensor,
-    classes: tuple[str, ...],
-    name: str,
+    table: _Table, columns: Sequence[str], codes: Tensor, classes: tuple[str, ...], name: str
 ) -> TextSet:
     rows = (codes >= 0).nonzero().flatten()
     sides = tuple(_texts(table, column, rows.tolist()) for column in columns)
@@ -215,11 +208,11 @@ def _text_set(
 
 def _texts(table: _Table, column: str, rows: Sequence[int]) -> tuple[str, ...]:
     values = table.values(table.column(column, (), "--text-column"))
-    for of in table.parts:
-        if of.typed and of.kinds[column] not in ("words", ""):
+    for part in table.parts:
+        if part.typed and part.kinds[column] not in ("words", ""):
             raise UsageError(
-                f"column '{column}' of {of.where} is {of.kinds[column]}; allowed: texts. Name "
-                "another column with --text-column."
+                f"column '{column}' of {part.where} is {part.kinds[column]}; allowed: texts. "
+                "Name another column with --text-column."
             )
     if odd := [row for row in rows if not isinstance(values[row], str)]:
         raise UsageError(

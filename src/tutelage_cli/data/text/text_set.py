@@ -77,10 +77,10 @@ class TextSet(Labelled):
         return {"sides": tuple(tuple(side[place] for place in places) for side in self.sides)}
 
 
-def collate_texts(of: TextSet, request: BatchRequest, device: torch.device) -> Tensor:
+def collate_texts(examples: TextSet, request: BatchRequest, device: torch.device) -> Tensor:
     """Collate texts to int64 [B, 3, L], L the longest length."""
     del device
-    return without_padding(of.tokens[request.rows].long())
+    return without_padding(examples.tokens[request.rows].long())
 
 
 def without_padding(tokens: Tensor) -> Tensor:

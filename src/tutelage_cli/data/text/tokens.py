@@ -38,8 +38,8 @@ def tokenised(sides: Sequence[Sequence[str]], tokenizer: Any, longest: int) -> T
         )
     if not sides or not sides[0]:
         raise UsageError("no text to tokenise; give one and more.")
-    given = [list(side) for side in sides]
-    kept = _encodings(tokenizer, given, max_length=longest, truncation=True)
+    texts = [list(side) for side in sides]
+    kept = _encodings(tokenizer, texts, max_length=longest, truncation=True)
     if cut := sum(len(e.overflowing) > 0 for e in kept):
         log.warning("%d of %d texts are cut to %d tokens.", cut, len(kept), longest)
     length = max(1, *(len(e.ids) for e in kept))
@@ -54,5 +54,5 @@ def tokenised(sides: Sequence[Sequence[str]], tokenizer: Any, longest: int) -> T
     return Tokens(inputs, places)
 
 
-def _encodings(tokenizer: Any, given: list[list[str]], **options: Any) -> list[Any]:
-    return tokenizer(*given, split_special_tokens=True, **options).encodings
+def _encodings(tokenizer: Any, texts: list[list[str]], **options: Any) -> list[Any]:
+    return tokenizer(*texts, split_special_tokens=True, **options).encodings

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from torch import Tensor
 
-from tutelage.errors import UsageError
+from tutelage.errors import UsageError, in_one_line
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.data.csv_files import read_csv
 from tutelage_cli.data.parquet_files import open_parquet, read_rows, schema_classes
@@ -49,16 +49,15 @@ class ParquetTable:
     def __init__(self, files: Sequence[Path]) -> None:
         opened = [open_parquet(file) for file in files]
         parts = [
-            read_rows(file, of, of.schema_arrow.names)
-            for file, of in zip(files, opened, strict=True)
+            read_rows(file, opened_file, opened_file.schema_arrow.names)
+            for file, opened_file in zip(files, opened, strict=True)
         ]
         try:
             self._table = pa.concat_tables([parts[0], *(_as(parts[0], p) for p in parts[1:])])
         except (pa.ArrowException, KeyError) as error:
-            reason = " ".join(str(error).split())
             raise UsageError(
-                f"{files[0]} and files beside it have other columns each ({reason}), and "
-                "cannot be written as one: bring them to the same."
+                f"{files[0]} and files beside it have other columns each "
+                f"({in_one_line(error)}), and cannot be written as one: bring them to the same."
             ) from error
 
     @property

@@ -26,13 +26,7 @@ from tutelage_cli.data.stored import tables_of
 from tutelage_cli.data.tables import LABEL_COLUMNS as LISTED_LABELS
 from tutelage_cli.data.text.own_tables import LABELS, text_files
 from tutelage_cli.inspect.fix.corrections import Corrected
-from tutelage_cli.inspect.fix.tables import (
-    CsvTable,
-    ParquetTable,
-    Table,
-    raw_labels,
-    write_csv,
-)
+from tutelage_cli.inspect.fix.tables import CsvTable, ParquetTable, Table, raw_labels, write_csv
 from tutelage_cli.inspect.image_files import files_of_images
 from tutelage_cli.train.settings import COLOURED_DIGITS, TrainSettings
 from tutelage_cli.train.students import Data

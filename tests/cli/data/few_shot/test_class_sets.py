@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from papers.data.few_shot.benchmarks import (
-    joined,
     only,
     those_with_images,
+    train_and_test,
 )
 from tests.cli.data.made_up import images, splits
 from tutelage.errors import UsageError
@@ -28,6 +28,6 @@ def test_only_classes_with_images_are_listed():
 
 
 def test_joined_parts_have_ids_of_their_own():
-    both = joined(splits(train=6, test=4))
+    both = train_and_test(splits(train=6, test=4))
     assert both.ids.tolist() == list(range(100, 110))
     assert torch.equal(both.images[6:], splits(train=6, test=4).test.images)

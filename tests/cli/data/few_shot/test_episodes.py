@@ -28,7 +28,7 @@ def test_a_task_has_its_ways_shots_and_queries_and_shares_no_image():
         targets = torch.cat([task.support.targets, task.query.targets])
         pairs = set(zip(targets.tolist(), classes.tolist(), strict=True))
         assert len(pairs) == len({real for _, real in pairs}) == 5
-        assert not task.spoilt.any()
+        assert not task.corrupted.any()
 
 
 def test_inputs_are_the_normalised_images_of_the_ids():

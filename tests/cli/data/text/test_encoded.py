@@ -15,12 +15,15 @@ def pairs(count=400):
 
 
 def test_masks_hit_both_sides_of_chosen_pairs_at_the_rate():
-    spoilt, chosen = masked(pairs(), 0.5, 0.3, seed=1)
+    changed, chosen = masked(pairs(), 0.5, 0.3, seed=1)
     again, same = masked(pairs(), 0.5, 0.3, seed=1)
-    assert (spoilt.sources, spoilt.targets) == (again.sources, again.targets)
+    assert (changed.sources, changed.targets) == (again.sources, again.targets)
     assert torch.equal(chosen, same)
     assert 0.4 < chosen.float().mean() < 0.6
-    for before, after in ((pairs().sources, spoilt.sources), (pairs().targets, spoilt.targets)):
+    for before, after in (
+        (pairs().sources, changed.sources),
+        (pairs().targets, changed.targets),
+    ):
         hits = counted = 0
         for old, new, hit in zip(before, after, chosen.tolist(), strict=True):
             assert len(old) == len(new)
@@ -35,17 +38,17 @@ def test_masks_hit_both_sides_of_chosen_pairs_at_the_rate():
 
 
 def test_mispaired_takes_the_share_and_never_its_own():
-    spoilt, wrong = mispaired(pairs(), 0.4, seed=3)
+    changed, wrong = mispaired(pairs(), 0.4, seed=3)
     assert int(wrong.sum()) == 160
-    for row, (target, hit) in enumerate(zip(spoilt.targets, wrong.tolist(), strict=True)):
+    for row, (target, hit) in enumerate(zip(changed.targets, wrong.tolist(), strict=True)):
         assert (target[0] != 100 + row) == hit
-    assert spoilt.sources == pairs().sources
-    assert torch.equal(spoilt.ids, pairs().ids)
+    assert changed.sources == pairs().sources
+    assert torch.equal(changed.ids, pairs().ids)
 
 
 def test_all_of_two_are_swapped():
-    spoilt, wrong = mispaired(pairs(2), 1.0, seed=0)
-    assert [target[0] for target in spoilt.targets] == [101, 100]
+    changed, wrong = mispaired(pairs(2), 1.0, seed=0)
+    assert [target[0] for target in changed.targets] == [101, 100]
     assert wrong.all()
 
 
