@@ -27,7 +27,7 @@ from tutelage.signals import (
     Unrolled,
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
-from tutelage.teachers import InternalState, Plain
+from tutelage.teachers import DynamicLoss, InternalState, Plain
 from tutelage.training.step_strategy import AmpStep, PlainStep
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, PreparedBatch, as_prepared
@@ -77,11 +77,11 @@ def build(name: str) -> nn.Module:
     return Experts().double()
 
 
-def tapping(student: nn.Module, *, attached: bool) -> nn.Module:
+def tapping(student: nn.Module, *, attached: bool = False, level: str = "free") -> nn.Module:
     torch.manual_seed(7)
     teacher = InternalState(
         student, classes=3, tap="0", surface=("margin", "loss"), hidden_layers=1, width=4,
-        attached=attached,
+        attached=attached, level=level,
     )  # fmt: skip
     nn.init.normal_(teacher.net.get_parameter(f"{len(teacher.net) - 1}.weight"))
     return teacher.double()
@@ -90,8 +90,10 @@ def tapping(student: nn.Module, *, attached: bool) -> nn.Module:
 TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "inputs": lambda _: InputWeigher().double(),
     "shift": lambda _: Shifter().double(),
-    "taps": lambda student: tapping(student, attached=False),
+    "taps": lambda student: tapping(student),
     "attached": lambda student: tapping(student, attached=True),
+    "centred": lambda student: tapping(student, level="centred"),
+    "dynamic loss": lambda _: DynamicLoss(C).double(),
     "by ids": lambda _: ByIds().double(),
 }
 
@@ -111,7 +113,7 @@ class Case(NamedTuple):
 
 def cases() -> Iterator[tuple[str, Case]]:
     """All that is tried, by name."""
-    for teacher in ("inputs", "shift", "taps", "attached"):
+    for teacher in ("inputs", "shift", "taps", "attached", "centred", "dynamic loss"):
         for signal in (Lookahead(), Unrolled(2), Replayed(2), Reversible(2)):
             yield f"{type(signal).__name__}, {teacher}", Case(signal, teacher)
     solve = Neumann(terms=4, scale=0.1)
@@ -137,6 +139,7 @@ def cases() -> Iterator[tuple[str, Case]]:
     for cut in ("even", "all on one"):
         yield f"cut {cut}", Case(Lookahead(), cut=cut)
         yield f"two steps, cut {cut}", Case(Replayed(2), cut=cut)
+        yield f"centred, cut {cut}", Case(Replayed(2), "centred", cut=cut)
     yield from experts()
     yield from other_wrappers()
 
@@ -189,6 +192,7 @@ def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
         SGD(teacher.parameters(), lr=0.1),
         signal=case.signal,
         teacher_every=case.signal.steps,
+        total_steps=LONG * case.signal.steps,
         step_strategy=PlainStep(case.max_norm),
         processes=processes,
         micro_batch=case.micro_batch,

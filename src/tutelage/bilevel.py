@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from tutelage.distributed.groups import Processes, SingleProcess
+from tutelage.distributed.groups import ALONE, Processes, shared_by
 from tutelage.distributed.reduce import all_reduce_gradients
 from tutelage.functional.differentiable import require_hessian, require_steps_with_derivative
 from tutelage.functional.flat_params import update_jointly
@@ -39,8 +39,6 @@ from tutelage.types import (
     StudentState,
     as_prepared,
 )
-
-ALONE = SingleProcess()
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ class BilevelProblem:
         if not implements(self.teacher, "weigh"):
             ones = torch.ones_like(visible.losses)
             return ones if counts is None else ones.where(counts > 0, 0)
-        with replay_context(prepared, self.local_seed(seed + 2)):
+        with replay_context(prepared, self.local_seed(seed + 2)), shared_by(self.processes):
             own = partial(weigh, self.teacher, phi, buffers_out=buffers_out)
             return apply_to_labelled(own, prepared, visible, counts)
 
@@ -142,7 +140,7 @@ class BilevelProblem:
         if not implements(self.teacher, "row_losses"):
             return observation.losses
         counts = counts_of(self.objective, prepared.targets)
-        with replay_context(prepared, self.local_seed(seed + 2)):
+        with replay_context(prepared, self.local_seed(seed + 2)), shared_by(self.processes):
             own = partial(row_losses, self.teacher, phi, buffers_out=buffers_out)
             return apply_to_labelled(own, prepared, observation, counts)
 

@@ -1,6 +1,8 @@
 """Processes that train one student together: ``SingleProcess`` and ``Group``."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -62,6 +64,9 @@ class SingleProcess:
     def all_reduce_params(self, params: Params) -> Params:
         """The tensors themselves."""
         return params
+
+
+ALONE = SingleProcess()
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,36 @@ def processes_of(student: nn.Module) -> Processes:
                 "fully_shard, and give that to the tutor."
             )
     return SingleProcess()
+
+
+_SHARING: ContextVar[Processes] = ContextVar("_SHARING", default=ALONE)
+"""those that have rows of the batch that a teacher is given"""
+
+
+@contextmanager
+def shared_by(processes: Processes) -> Iterator[None]:
+    """Let ``batch_mean`` inside be over the rows of all these processes."""
+    token = _SHARING.set(processes)
+    try:
+        yield
+    finally:
+        _SHARING.reset(token)
+
+
+def shares_rows() -> bool:
+    """Whether several processes have rows of the present batch."""
+    return _SHARING.get().size > 1
+
+
+def batch_mean(values: Tensor) -> Tensor:
+    """The mean of values [L] over all rows of the batch, 0 of none; all processes call it."""
+    processes = _SHARING.get()
+    if processes.size == 1 and len(values):
+        return values.mean()
+    total, rows = processes.all_reduce(
+        torch.stack([values.sum(), values.new_tensor(len(values))])
+    )
+    return total / rows.clamp(min=1)
 
 
 def even(

@@ -8,7 +8,8 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch import Tensor, nn
 
-from tutelage.bilevel import ALONE, BilevelProblem
+from tutelage.bilevel import BilevelProblem
+from tutelage.distributed.groups import ALONE
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.trees import detached, in_dtype, inner, leaves, plus, reached_grad
 from tutelage.precision import FULL

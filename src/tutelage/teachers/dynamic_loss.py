@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from tutelage.distributed.groups import batch_mean
 from tutelage.losses.targets import one_hot
 from tutelage.precision import FULL, autocast_to, wide
 from tutelage.teacher import Teacher
@@ -62,7 +63,7 @@ class DynamicLoss(Teacher):
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         hits = (logits.argmax(1) == labels.argmax(1)).to(logits.dtype)
-        right = hits.mean() if len(hits) else logits.new_zeros(())
+        right = batch_mean(hits)
         progress = observation.progress
         facts = (progress.fraction, progress.mean_loss, progress.best_accuracy)
         w, b = self.coefficients(torch.cat([logits.new_tensor(facts), right.unsqueeze(0)]))

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.distributed.groups import batch_mean
 from tutelage.errors import UsageError, require_known
 from tutelage.functional.taps import known_width, tap_width
 from tutelage.teacher import Teacher
@@ -125,7 +126,7 @@ class InternalState(Teacher):
             seen.append(one_hot)
         seen += [SURFACE[fact](observation, one_hot) for fact in self.surface]
         z = self.net(torch.cat(seen, 1)).squeeze(1)
-        return (z - z.mean() if self.level == "centred" else z).sigmoid()
+        return (z - batch_mean(z) if self.level == "centred" else z).sigmoid()
 
     def _require_classes(self, logits: Tensor) -> None:
         if logits.ndim == 3:

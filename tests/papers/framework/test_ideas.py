@@ -56,7 +56,7 @@ def test_the_best_form_is_compared_with_the_best_alternative_by_seed(tmp_path):
 
 
 def test_seeds_that_some_arm_lacks_are_left_out(tmp_path):
-    more = [95.0, 97.0, 10.0, 20.0]
+    more: list[float | None] = [95.0, 97.0, 10.0, 20.0]
     stored(tmp_path, "mini/mmel-cifar", copies(one=[90.0, 90.0], long=[94.0, 95.0], soft=more))
     [found] = compare_ideas(tmp_path)
     assert (found.mean, found.versus_best.mean) == (96, pytest.approx(1.5))

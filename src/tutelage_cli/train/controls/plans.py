@@ -4,6 +4,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from tutelage.crossfit import CrossFitted, label_issues
@@ -242,9 +243,11 @@ def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
     found, seconds = select(inputs)
     train, job = inputs.material.train, _with_decay(inputs.job, found.decay_factor)
     out_of_fold = found.stages[found.selected].train
-    teacher = OutOfFoldTargets(
-        train.ids, out_of_fold, train.labels, transitions=found.transitions
-    )
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(job.seed)
+        teacher = OutOfFoldTargets(
+            train.ids, out_of_fold, train.labels, transitions=found.transitions
+        )
     steps = len(inputs.streams.train) * job.settings.epochs
     taught = _taught(inputs)
     tutor = build_tutor(job.arm, job.seed, train, job.settings, steps, teacher=teacher)
