@@ -399,7 +399,8 @@ def write_until_stopped(entry: Path, value: int) -> int:
     sets = (
         ImageSet(images.clone(), rows % 2, rows.clone(), ("a", "b"), "toy") for _ in range(2)
     )
-    splits = Splits(*sets)
+    train, test = sets
+    splits = Splits(train, test)
     while not entry.with_name("stop").exists():
         cache._write(splits, entry)
     return 0

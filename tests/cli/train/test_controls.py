@@ -49,6 +49,7 @@ from tutelage_cli.train.controls import folds, tuning
 from tutelage_cli.train.controls.folds import (
     CHECKPOINTS,
     PLAIN,
+    STAGES,
     TRIED,
     chosen_distilled,
     chosen_settings,
@@ -567,28 +568,40 @@ def test_transitions_are_moved_to_the_identity_as_far_as_they_must() -> None:
     torch.testing.assert_close(found, (1 - share) * unsure + share * torch.eye(2))
 
 
+def of_columns(logits: Tensor, column: Tensor) -> Tensor:
+    """The loss of given labels by the column of the transitions that each has."""
+    return -(logits.softmax(1) * column).sum(1).log().mean()
+
+
+def columns(data, transitions: Tensor) -> Tensor:
+    of_given = transitions.T[data.material.train.labels]
+    return torch.cat([of_given, F.one_hot(data.material.held_out.labels, 3).float()])
+
+
 def test_forward_corrected_descends_the_corrected_loss(controlled, data) -> None:
-    train, checked = data.material.train, data.material.held_out
-    transitions = conditioned(transitions_of(data, shrinkage=0.0))
-    columns = torch.cat([transitions.T[train.labels], F.one_hot(checked.labels, 3).float()])
-
-    def loss(logits: Tensor, column: Tensor) -> Tensor:
-        return -(logits.softmax(1) * column).sum(1).log().mean()
-
-    whole = train.concatenated(checked)
-    model = by_hand(new(), batches(data, whole), columns, loss, rates=schedule())
+    targets = columns(data, conditioned(transitions_of(data, shrinkage=0.0)))
+    feed = batches(data, data.material.train.concatenated(data.material.held_out))
+    model = by_hand(new(), feed, targets, of_columns, rates=schedule())
     assert_trained(controlled, "forward-corrected", model)
 
 
-def test_cross_fitted_is_distilled_from_the_posterior_of_its_labels(controlled, data) -> None:
+def test_cross_fitted_trains_under_the_loss_that_students_of_folds_gained_more_by(
+    controlled, data
+) -> None:
     train, checked = data.material.train, data.material.held_out
     believed = posteriors(data, "distilled-folds")
-    targets = torch.cat([believed, F.one_hot(checked.labels, 3).float()])
-    whole = train.concatenated(checked)
+    stages = [read_out_of_fold(data.job, arm, data.material) for arm in STAGES]
+    found = fold_stages_of(data.material, data.job)
+    loss, targets = F.cross_entropy, torch.cat([believed, F.one_hot(checked.labels, 3).float()])
+    if found.gains_by_correction(stages):
+        refined = found.refined_transitions(stages[2], stages[0])
+        loss, targets = of_columns, columns(data, conditioned(refined))
     decay = DECAY * chosen_distilled(data.job, data.material).decay_factor
-    feed, rates = batches(data, whole), schedule()
-    model = by_hand(new(), feed, targets, F.cross_entropy, rates=rates, decay=decay)
+    feed, rates = batches(data, train.concatenated(checked)), schedule()
+    model = by_hand(new(), feed, targets, loss, rates=rates, decay=decay)
     assert_trained(controlled, "cross-fitted", model)
+    how = "given labels, loss corrected" if loss is of_columns else "posteriors"
+    assert content(data.job.folder / "selected.json")["trained_on"] == how
     table = pq.read_table(controlled / "students" / "cross-fitted-seed0" / "examples.parquet")
     own = believed[torch.arange(len(train)), train.labels]
     assert table["weight"].to_numpy() == pytest.approx(own.numpy(), rel=1e-5)
