@@ -601,7 +601,10 @@ def test_cross_fitted_trains_under_the_loss_that_students_of_folds_gained_more_b
     model = by_hand(new(), feed, targets, loss, rates=rates, decay=decay)
     assert_trained(controlled, "cross-fitted", model)
     how = "given labels, loss corrected" if loss is of_columns else "posteriors"
-    assert content(data.job.folder / "selected.json")["trained_on"] == how
+    assert (
+        content(controlled / "students" / "cross-fitted-seed0" / "selected.json")["trained_on"]
+        == how
+    )
     table = pq.read_table(controlled / "students" / "cross-fitted-seed0" / "examples.parquet")
     own = believed[torch.arange(len(train)), train.labels]
     assert table["weight"].to_numpy() == pytest.approx(own.numpy(), rel=1e-5)
