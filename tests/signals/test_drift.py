@@ -301,7 +301,7 @@ def test_the_curved_first_steps_of_a_deep_network_are_no_change_of_the_user() ->
     tutor.teacher_updater.patience = 2
     digits = load("mnist5k").train
     for _ in range(5):
-        drawn = [torch.randperm(len(digits))[:100] for _ in range(2)]
+        drawn = [torch.randperm(len(digits))[:25] for _ in range(2)]
         images = [digits.images[rows].float() / 255 for rows in drawn]
         step, held_out = (
             Batch((x - x.mean()) / x.std(), digits.labels[rows], rows)

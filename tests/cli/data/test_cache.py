@@ -396,10 +396,9 @@ def test_what_was_used_longest_ago_makes_room(tmp_path, monkeypatch):
 def write_until_stopped(entry: Path, value: int) -> int:
     images = torch.full((5000, 1, 8, 8), value, dtype=torch.uint8)
     rows = torch.arange(5000)
-    sets = (
+    train, test = (
         ImageSet(images.clone(), rows % 2, rows.clone(), ("a", "b"), "toy") for _ in range(2)
     )
-    train, test = sets
     splits = Splits(train, test)
     while not entry.with_name("stop").exists():
         cache._write(splits, entry)
