@@ -117,7 +117,7 @@ def _show(args: Show) -> None:
 
 
 def _export(args: Export) -> None:
-    from tutelage_cli.commentary.export import export
+    from tutelage_cli.commentary.show import export
 
     folder, place, beside = _at_hand(args)
     out = args.out or beside.with_name(f"{beside.name}.json")

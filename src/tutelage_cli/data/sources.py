@@ -16,14 +16,7 @@ from tutelage_cli.data.stored import is_source, load_stored, refuse_columns
 from tutelage_cli.data.synthetic import named
 
 _LOG = logging.getLogger(__name__)
-WORDS: Mapping[str, Callable[[], Splits[ImageSet]]] = {
-    MNIST5K: read_mnist5k,
-    "rotated-mnist": named.rotated_mnist,
-    "rotated-mnist-overlapping": named.rotated_mnist_overlapping,
-    "coloured-mnist": named.coloured_mnist,
-    "digits-on-backgrounds": named.digits_on_backgrounds,
-    "objects-on-backgrounds": named.objects_on_backgrounds,
-}
+WORDS: Mapping[str, Callable[[], Splits[ImageSet]]] = {MNIST5K: read_mnist5k, **named.SETS}
 """data that has a name of its own"""
 
 

@@ -20,6 +20,8 @@ from tutelage_cli.inspect.threshold import by_majority, p_values
 
 LIKELY = 0.5
 """probability from which on a label is called likely wrong"""
+LEVEL = 0.9
+"""probability that the number of wrong labels lies in the printed interval"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,18 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def wrong_between(self, rows: Bool[np.ndarray, "N"] | None = None) -> tuple[int, int]:
+        """Interval of the number of wrong labels among some, or all, by their draws."""
+        import torch
+
+        from tutelage.crossfit import LabelErrors, wrong_between
+
+        assert self.wrong is not None
+        each = torch.from_numpy(np.ascontiguousarray(self.wrong.T))
+        only = None if rows is None else torch.from_numpy(np.ascontiguousarray(rows))
+        errors = LabelErrors(each.mean(0), each, each.new_zeros(0, 0), 1.0)
+        return wrong_between(errors, only, level=LEVEL)
 
     def first_flagged(self, most: int) -> list[int]:
         """The rows of the flagged labels."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from tutelage_cli.inspect.combined import Labels
 from tutelage_cli.inspect.findings import Inspection
-from tutelage_cli.inspect.wrong_counts import between
 
 
 def as_json(
@@ -39,7 +38,7 @@ def as_json(
 
 
 def _between(labels: Labels, rows: np.ndarray | None) -> list[int] | None:
-    return None if labels.wrong is None else list(between(labels.wrong, rows))
+    return None if labels.wrong is None else list(labels.wrong_between(rows))
 
 
 def _right_between(labels: Labels) -> list[int] | None:

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 from rich.console import Console
 
-from tutelage_cli.inspect.combined import Labels
+from tutelage_cli.inspect.combined import LEVEL, Labels
 from tutelage_cli.inspect.findings import Inspection
-from tutelage_cli.inspect.wrong_counts import LEVEL, between
 from tutelage_cli.report import formats
 from tutelage_cli.terminal import say, say_table
 
@@ -133,8 +132,8 @@ def sentences(result: Inspection) -> Iterator[str]:
 def _by_probability(labels: Labels) -> Iterator[str]:
     assert labels.wrong is not None
     assert labels.flagged is not None
-    low, high = between(labels.wrong, labels.flagged)
-    least, most = between(labels.wrong)
+    low, high = labels.wrong_between(labels.flagged)
+    least, most = labels.wrong_between()
     count, total, sure = int(labels.flagged.sum()), len(labels), f"{100 * LEVEL:g}%"
     yield (
         f"Likely wrong: {count:,} of {total:,} labels, those that are more probably wrong than "

@@ -1,6 +1,6 @@
 """The made data sets that have names; their parts are made from disjoint pools of images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -118,31 +118,6 @@ def shifted_backgrounds(
     )
 
 
-def rotated_mnist() -> Splits[ImageSet]:
-    """Ones turned by 15 to 45 degrees to one side or the other."""
-    return rotated_parts(SEPARATE, SIZES, seed=_SEED).splits()
-
-
-def rotated_mnist_overlapping() -> Splits[ImageSet]:
-    """Ones turned by -5 to 30 degrees to one side or the other."""
-    return rotated_parts(OVERLAPPING, SIZES, seed=_SEED).splits()
-
-
-def coloured_mnist() -> Splits[ImageSet]:
-    """A red digit, which is the label, and a blue one in two quadrants of 56x56 pixels."""
-    return coloured_parts(SIDE, SIZES, seed=_SEED).splits()
-
-
-def digits_on_backgrounds() -> Splits[ImageSet]:
-    """White digits on CIFAR-100 images that give the digit away, and mislead in the test."""
-    return digit_parts(SIZES, seed=_SEED).splits()
-
-
-def objects_on_backgrounds() -> Splits[ImageSet]:
-    """Small CIFAR-10 images on CIFAR-100 ones that give them away, and mislead in the test."""
-    return object_parts(SIZES, seed=_SEED).splits()
-
-
 def rotated_parts(degrees: Degrees, sizes: Sizes, *, seed: int) -> ThreeParts:
     """Rotated MNIST: train and held-out part from disjoint halves of the training digits."""
     pools = disjoint_pools(load_known("mnist"), seed=seed)
@@ -205,3 +180,13 @@ def _some(pool: ImageSet, count: int, seed: int) -> ImageSet:
     rounds = -(-count // len(pool))
     orders = [torch.randperm(len(pool), generator=generator) for _ in range(rounds)]
     return pool.rows(torch.cat(orders)[:count])
+
+
+SETS: Mapping[str, Callable[[], Splits[ImageSet]]] = {
+    "rotated-mnist": lambda: rotated_parts(SEPARATE, SIZES, seed=_SEED).splits(),
+    "rotated-mnist-overlapping": lambda: rotated_parts(OVERLAPPING, SIZES, seed=_SEED).splits(),
+    "coloured-mnist": lambda: coloured_parts(SIDE, SIZES, seed=_SEED).splits(),
+    "digits-on-backgrounds": lambda: digit_parts(SIZES, seed=_SEED).splits(),
+    "objects-on-backgrounds": lambda: object_parts(SIZES, seed=_SEED).splits(),
+}
+"""the sets by name, as ``tutelage train`` takes them"""
