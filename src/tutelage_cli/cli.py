@@ -4,6 +4,7 @@ Only light packages are imported here; torch and all that needs it come in with 
 """
 
 import io
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageErr
 from tutelage_cli.commentary.args import Card, Commentary, Export, Learn, Pull, Push, Show
 from tutelage_cli.compare.args import REPORT_HELP, Report
 from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
+from tutelage_cli.runner.workers import handling, process_rank
 from tutelage_cli.terminal import Output, say
 from tutelage_cli.train.args import TRAIN_HELP, Train, base_settings, train_flags, train_of
 from tutelage_cli.train.names import TAUGHT_BY
@@ -57,6 +59,9 @@ class List:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    helps = {"-h", "--help"} & {*words}  # after which no process waits for others
+    if words[:1] == ["train"] and process_rank() > 0 and not helps:
+        return exit_code_of(take_part, "tutelage")
     return exit_code_of(lambda: command(parse(words)), "tutelage")
 
 
@@ -102,6 +107,14 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     )
     found: Any = tyro.cli(commands, prog="tutelage", description=HELP, args=words, config=FLAT)
     return train_of(found) if isinstance(found, flags) else found
+
+
+def take_part() -> int:
+    """Take part in the training that the first of torchrun's processes runs."""
+    with handling(signal.SIG_DFL):  # this process has nothing to save
+        from tutelage_cli.train.data_parallel import take_part as run
+
+        return run()
 
 
 def train(args: Train) -> int:

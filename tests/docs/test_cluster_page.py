@@ -19,6 +19,8 @@ from tests.trained import QUICK, pictures
 PAGE = (DOCS / "cluster.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (.*)$", PAGE, re.MULTILINE)
 RAY = ("-m", "ray.scripts.scripts")
+PROGRAMS = {"tutelage": "tutelage", "torchrun": "torch.distributed.run"}
+"""programs that train, and their modules"""
 SHORT = QUICK[:-2]
 """what a new run's command is shortened by"""
 PAPERS = """
@@ -59,9 +61,9 @@ class Reader:
             self._start_node([sys.executable, *RAY, *words[1:]])
         elif program == "ray":
             self._finish([sys.executable, *RAY, *words[1:]])
-        elif program == "tutelage":
+        elif program in PROGRAMS:
             new = [] if "--resume" in words else SHORT
-            self._finish([sys.executable, "-m", "tutelage", *words[1:], *new])
+            self._finish([sys.executable, "-m", PROGRAMS[program], *words[1:], *new])
         else:
             assert words[:3] == ["python", "-m", "papers"], line
             self._finish([sys.executable, "-c", PAPERS, *words[3:]])
@@ -115,6 +117,13 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+def write_texts(path: Path) -> None:
+    rows = [
+        f"{word} {number},{word}" for number in range(20) for word in ("good", "bad", "odd")
+    ]
+    path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
+
+
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch) -> None:
     require_ray()
     for_nodes(monkeypatch)
@@ -123,6 +132,7 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(SWITCH, str(tmp_path / "switches"))
     pictures(tmp_path / "my-images")
     pictures(tmp_path / "shared" / "my-images")
+    write_texts(tmp_path / "my-texts.csv")
     with contextlib.ExitStack() as nodes:
         reader = Reader(tmp_path, nodes)
         for line in COMMANDS:
@@ -130,5 +140,6 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch) -> None:
     assert reader.ran.count("ray start") == 2
     assert reader.ran.count("tutelage train") == 5
     assert reader.ran[-1] == "python -m"
-    for run in ("runs/pets", "runs/on-ray", "shared/runs/pets"):
+    assert reader.ran.count("torchrun --nproc-per-node") == 2
+    for run in ("runs/pets", "runs/on-ray", "shared/runs/pets", "runs/texts"):
         assert (tmp_path / run / "report.html").exists()

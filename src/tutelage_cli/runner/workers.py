@@ -77,13 +77,22 @@ def keep_loaded() -> None:
         setattr(executor, "_USE_PSUTIL", False)  # noqa: B010 - it has no public switch
 
 
+def process_count() -> int:
+    """How many processes torchrun started; 1 without it."""
+    number = os.environ.get("WORLD_SIZE", "")
+    return int(number) if number.isdigit() else 1
+
+
+def process_rank() -> int:
+    """Which of torchrun's processes this one is, from 0."""
+    return int(os.environ.get("RANK", "0")) if process_count() > 1 else 0
+
+
 def refuse_several_processes() -> None:
     """Refuse to be one of torchrun's processes, which would all write the same files."""
-    number = os.environ.get("WORLD_SIZE", "")
-    if number.isdigit() and int(number) > 1:
+    if process_count() > 1:
         raise UsageError(
-            f"torchrun started this command {number} times (WORLD_SIZE): every process would "
-            "write the same files, and batches divided among them would change a student with "
-            "batch normalisation. Start it once, without torchrun: tutelage train has --jobs "
-            "for several students at a time, and --backend ray for several machines."
+            f"torchrun started this command {process_count()} times (WORLD_SIZE), and every "
+            "process would write the same files: start it once, without torchrun. Only "
+            "tutelage train trains a student on several processes."
         )

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import os
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,14 @@ from tutelage.validation.ranges import at_least_one
 from tutelage_cli.config.flags import ByFlag
 from tutelage_cli.config.settings_files import load_settings
 from tutelage_cli.runner.log_names import LogName
+from tutelage_cli.runner.workers import process_count
 from tutelage_cli.terminal import Output
+from tutelage_cli.train.names import BY_BATCH
 from tutelage_cli.train.settings import TrainSettings, stored_settings
 
 LOGGED_EVERY = 50
+LAUNCHED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+"""environment variables that torchrun sets beside WORLD_SIZE"""
 LOG_EXTRAS = {"tensorboard": "train", "mlflow": "mlflow", "wandb": "wandb"}
 """packages that log, and the extras that bring them"""
 TRAIN_HELP = """Train a taught student, an untaught one and controls, which use the same
@@ -145,8 +150,37 @@ def check_packages(args: Train) -> None:
         raise UsageError("--log-every does nothing by itself: give --log tensorboard, too.")
     if args.log is not None:
         require_module(args.log, LOG_EXTRAS[args.log])
+    if process_count() > 1:
+        _check_processes(args)
     if args.backend == "ray":
         require_module("ray", "cluster")
+
+
+def _check_processes(args: Train) -> None:
+    count, settings = process_count(), args.settings
+    if missing := [name for name in LAUNCHED if name not in os.environ]:
+        raise UsageError(
+            f"WORLD_SIZE is {count}, but {missing[0]} is not set: start the command by "
+            "torchrun, which sets both, or unset WORLD_SIZE."
+        )
+    several = args.resume is None and settings.jobs not in (None, 1)
+    if args.backend == "ray" or several:
+        flag = "--backend ray" if args.backend == "ray" else f"--jobs {settings.jobs}"
+        raise UsageError(
+            f"{flag} trains several students at a time, and torchrun one at a time on its "
+            f"{count} processes: leave out one of the two."
+        )
+    if refused := [name for name in settings.teacher if name in BY_BATCH]:
+        raise UsageError(
+            f"--teacher {refused[0]} relates the rows of a batch to one another, and "
+            f"torchrun divides them among {count} processes: give another teacher, or leave "
+            "out torchrun (--jobs trains several students at a time)."
+        )
+    if ":" in settings.device:
+        raise UsageError(
+            f"--device {settings.device} is one GPU, but torchrun started {count} processes, "
+            "each with a GPU of its own: give --device cuda."
+        )
 
 
 def resume_error(run: Path) -> str:

@@ -40,6 +40,7 @@ from tutelage_cli.data.by_name import read_by_name, values_of
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
+from tutelage_cli.train.data_parallel import make_tutor
 from tutelage_cli.train.names import OLA, OUT_OF_FOLD, USED_BY
 from tutelage_cli.train.settings import UNROLL_STEPS, TrainSettings
 from tutelage_cli.train.students import Data, image_student, student_name, text_student
@@ -164,7 +165,7 @@ def build_tutor(
         weight_decay=settings.weight_decay,
     )
     if arm == "untaught":
-        return Tutor(
+        return make_tutor(
             student, optimizer, Plain(), total_steps=steps, objective=objective, seed=seed
         )
     if arm == "commentary":
@@ -179,13 +180,13 @@ def build_tutor(
         if isinstance(stored, LearnedAugmentation):  # this study's batches, not its own
             images = _require_images(train, "this commentary")
             stored.normalised_by(*(values.tolist() for values in statistics(images)))
-        return Tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
+        return make_tutor(student, optimizer, stored.to(device), total_steps=steps, seed=seed)
     if arm == "weights":
         assert settings.weights_from is not None
         kept = read_by_name(settings.weights_from, "weight", lowest=0.0)
         weights = values_of(kept, train, otherwise=settings.default_weight)
         teacher = GivenWeights(train.ids, weights).to(device)
-        return Tutor(student, optimizer, teacher, total_steps=steps, seed=seed)
+        return make_tutor(student, optimizer, teacher, total_steps=steps, seed=seed)
     taught = TAUGHT[arm]
     with seeded(seed):
         teacher = taught.build(student, train, settings) if teacher is None else teacher
@@ -193,7 +194,7 @@ def build_tutor(
     features = isinstance(train, FeatureSet)
     signal, every = signal_and_period(arm, settings, features=features)
     if signal is None:
-        return Tutor(
+        return make_tutor(
             student,
             optimizer,
             teacher,
@@ -201,7 +202,7 @@ def build_tutor(
             objective=taught.objective,
             seed=seed,
         )
-    tutor = Tutor(
+    tutor = make_tutor(
         student,
         optimizer,
         teacher,

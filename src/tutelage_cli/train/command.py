@@ -18,7 +18,6 @@ from tutelage_cli.runner.run_folder import (
     refuse_taken,
     run_facts,
 )
-from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import say
 from tutelage_cli.train.args import Train, check_packages, resume_error
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings, stored_settings
@@ -26,7 +25,6 @@ from tutelage_cli.train.settings import EMBEDDED, TrainSettings, stored_settings
 
 def train(args: Train) -> bool:
     """Run or resume a study and print its result; False if it was stopped."""
-    refuse_several_processes()
     check_packages(args)
     console = args.output.progress()
     if args.resume is None:

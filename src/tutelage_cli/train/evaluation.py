@@ -1,6 +1,7 @@
 """Evaluation of a student and its teacher: accuracy, losses and weights of all examples."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tutelage.commentaries import Provenance, save_commentary
+from tutelage.distributed.groups import ALONE
 from tutelage.functional.taps import tapped
 from tutelage.losses.objectives import cross_entropy, logits_of, losses_of
 from tutelage.signals.dots import gradient_alignments
@@ -82,7 +84,7 @@ def evaluate(
     tutor: Tutor, batches: InMemory, held_out: Batch | None = None, *, with_weights: bool = True
 ) -> Evaluation:
     """Predictions, losses and weights of un-augmented examples, in evaluation mode."""
-    student, problem = tutor.student, tutor.problem
+    student, problem = tutor.student, replace(tutor.problem, processes=ALONE)
     mode = student.training
     student.eval()
     parts = []

@@ -48,6 +48,8 @@ CONTROLS = {
 """students that use the checked examples without a teacher, by name"""
 OTHER_LOSSES = ("l2t-loss", "gce")
 """teachers whose students descend another loss than cross entropy with weights"""
+BY_BATCH = ("curriculum", "mentornet-dd", "mentornet", "self-paced")
+"""teachers for which the rows of a batch depend on one another"""
 ALL, NONE = "all", "none"
 BY_HELD_OUT = (*LEARNING, *BY_FOLDS, "mentornet-dd")
 LEARNERS = (*BY_HELD_OUT, OLA)

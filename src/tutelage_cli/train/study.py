@@ -18,10 +18,11 @@ from tutelage_cli.runner.log_names import LogName
 from tutelage_cli.runner.ray_tasks import RESTARTS, Died, RayTasks, ray_tasks
 from tutelage_cli.runner.run_folder import exists, sweep
 from tutelage_cli.runner.trackers import prepare_log
-from tutelage_cli.runner.workers import handling, started_workers
+from tutelage_cli.runner.workers import handling, process_count, started_workers
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.fold_check import check_folds
 from tutelage_cli.train.controls.stages import is_finished, reads_folds, training_stages
+from tutelage_cli.train.data_parallel import all_processes
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Source, seed_material
@@ -57,8 +58,10 @@ def run_study(
         (run / STOP).touch()
 
     expected = expected_work(stages, source, settings, display.seconds)
-    with ray_tasks(device) if backend == "ray" else nullcontext() as tasks:
+    on_ray = ray_tasks(device) if backend == "ray" else nullcontext()
+    with on_ray as tasks, all_processes(run):
         most = settings.jobs or default_jobs(settings, expected)
+        most = 1 if process_count() > 1 else most
         if tasks is not None:
             tasks.check_folder(run.absolute())
             most = min(settings.jobs or tasks.slots, tasks.slots)

@@ -1,48 +1,228 @@
-"""torchrun starts a command several times, and each of these processes would write the run."""
+"""torchrun: a run on two processes is that of one; what cannot be divided is refused."""
 
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+import torch
+from torch import nn
+from torch.optim import SGD
 
-from tests.trained import one_line, run, run_papers
+from tests.cases import close
+from tests.cli.train.killing import child, ended
+from tests.trained import (
+    checkpoint,
+    content,
+    lines,
+    one_line,
+    run,
+    run_papers,
+    students,
+    undrawn,
+)
+from tutelage.errors import UsageError
+from tutelage.teachers import Mixup
+from tutelage_cli import cli
+from tutelage_cli.train import student_training
+from tutelage_cli.train.data_parallel import make_tutor
 
-TWO = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tutelage_cli")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+STUDENT = """from torch import nn
 
 
-def test_torchrun_is_refused_with_what_to_use_in_its_place(tmp_path):
-    words = ["train", "--epochs", "1", "--seeds", "1", "--controls", "none", "--out", "run"]
+class Double(nn.Module):
+    def __init__(self, inputs, classes):
+        super().__init__()
+        hidden = nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, classes)
+        self.net = nn.Sequential(nn.Flatten(), *hidden).double()
+
+    def forward(self, x):
+        return self.net(x.double())
+
+
+def build(classes, channels, size):
+    return Double(channels * size**2, classes)
+"""
+DIGITS = ["--limit", "60", "--batch-size", "15", "--epochs", "3", "--seeds", "1", "--out"]
+"""twelve steps in all"""
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A short run on digits; the student, in float64, is of a class that pickle cannot find."""
+    (tmp_path / "net.py").write_text(STUDENT)
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # processes are forked
+    with undrawn():
+        yield ["train", "--student", "net.py:build", *DIGITS]
+    torch.set_num_threads(threads)
+
+
+def two_processes(words: Sequence[str]) -> list[int]:
+    """Start a command in two forks with the variables that torchrun sets; their ids."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+
+    def act(rank: int) -> Callable[[], int]:
+        def command() -> int:
+            place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            os.environ |= {
+                "WORLD_SIZE": "2",
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+            } | place
+            return cli.main(words)
+
+        return command
+
+    return [child(act(rank)) for rank in range(2)]
+
+
+def assert_alike(one: Path, other: Path) -> None:
+    """Two runs have the same files, and their numbers agree to 1e-6."""
+    assert files_of(one) == files_of(other)
+    for a, b in zip(students(one), students(other), strict=True):
+        states = [checkpoint(of) for of in (a, b)]
+        for part in ("student", "teacher"):
+            if want := tensors(states[0]["tutor"][part]):
+                close(tensors(states[1]["tutor"][part]), want, 1e-6)
+        for table in a.glob("*.parquet"):
+            read = [numbers(pq.read_table(of / table.name).to_pydict()) for of in (a, b)]
+            assert read[1] == pytest.approx(read[0], rel=1e-6, abs=1e-6, nan_ok=True)
+        for of in (lines, lambda folder: content(folder / "result.json")):
+            assert numbers(of(b)) == pytest.approx(numbers(of(a)), rel=1e-6, abs=1e-6)
+    found = [numbers(content(run_ / "summary.json")) for run_ in (one, other)]
+    assert found[1] == pytest.approx(found[0], rel=1e-6, abs=1e-6)
+
+
+def files_of(run_: Path) -> set[str]:
+    return {str(path.relative_to(run_)) for path in run_.rglob("*")}
+
+
+def tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: x for name, x in state.items() if x.is_floating_point()}
+
+
+def numbers(value: Any) -> list[float]:
+    """All numbers in plain values but times and memory."""
+    if isinstance(value, dict):
+        left_out = {"seconds", "ratio", "memory"}
+        return numbers([x for name, x in value.items() if name not in left_out])
+    if isinstance(value, list):
+        return [number for item in value for number in numbers(item)]
+    return [] if isinstance(value, str) else [float(value)]
+
+
+def test_a_run_on_two_processes_is_that_of_one(words):
+    options = ["--teacher", "margin-loss", "out-of-fold", "--controls", "cross-fitted"]
+    assert run(*words, "one", *options, "--jobs", "1").code == 0
+    started = two_processes([*words, "two", *options])
+    assert [ended(pid, within=120) for pid in started] == [0, 0]
+    assert_alike(Path("one"), Path("two"))
+
+
+def test_a_run_whose_first_process_is_killed_ends_and_goes_on_under_torchrun(
+    words, monkeypatch
+):
+    options = ["--teacher", "margin-loss", "--controls", "none"]
+    assert run(*words, "one", *options, "--jobs", "1").code == 0
+    monkeypatch.setattr(student_training, "POLL_EVERY", -1.0)
+    monkeypatch.setattr(student_training, "SAVE_EVERY", -1.0)  # saves after each step
+    first, other = two_processes([*words, "two", *options])
+    state = Path("two/students/margin-loss-seed0/checkpoint/state.pt")
+    while not state.exists():
+        assert ended(first, within=0) is None
+        time.sleep(0.01)
+    os.kill(first, signal.SIGKILL)
+    assert ended(first, within=None) == -signal.SIGKILL
+    assert ended(other, within=60) == 1
+    taken = torch.load(state)["tutor"]["steps"]
+    again = [*TORCHRUN, "-m", "tutelage_cli", "train", "--resume", "two"]
+    subprocess.run(again, check=True, capture_output=True, timeout=240)
+    assert 0 < taken < 12
+    assert_alike(Path("one"), Path("two"))
+
+
+def test_wrong_use_is_said_once_and_no_process_is_left(tmp_path):
+    words = [*TORCHRUN, "-m", "tutelage_cli", "train", "nowhere"]
     done = subprocess.run(
-        [sys.executable, *TWO, *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode != 0
+    assert "exitcode: 2" in done.stderr
     said = [line for line in done.stderr.splitlines() if line.startswith("tutelage: ")]
-    assert "2 times (WORLD_SIZE)" in said[0]
-    assert "write the same files" in said[0]
-    assert "batch normalisation" in said[0]
-    assert "--jobs" in said[0]
-    assert "--backend ray" in said[0]
+    assert len(said) == 1
+    assert "nowhere" in said[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--jobs", "2"], ["--jobs 2", "2 processes"]),
+        (["--backend", "ray"], ["--backend ray", "2 processes"]),
+        (["--device", "cuda:1"], ["--device cuda:1", "give --device cuda"]),
+        (["--teacher", "self-paced"], ["--teacher self-paced", "rows of a batch"]),
+        (["--student", "cnn"], ["bn1 is batch normalisation", "--student", "--jobs"]),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(tmp_path, monkeypatch, options, parts):
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "WORLD_SIZE": "2",
+        "RANK": "0",
+        "MASTER_ADDR": "",
+        "MASTER_PORT": "",
+    }.items():
+        monkeypatch.setenv(name, value)
+    one_line(run("train", *options), *parts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_teacher_that_mixes_examples_is_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    student = nn.Linear(2, 2)
+    with pytest.raises(UsageError, match="the teacher Mixup relates the rows of a batch"):
+        make_tutor(student, SGD(student.parameters()), Mixup(classes=2, alpha=1.0))
+
+
+def test_a_world_size_that_torchrun_has_not_set_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    one_line(run("train"), "WORLD_SIZE is 2", "RANK is not set", "torchrun")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (run, ["train"]),
         (run, ["commentary", "learn", "--teacher", "blending"]),
         (run_papers, ["reproduce", "gar-splits"]),
     ],
 )
-def test_every_command_that_trains_is_refused_there(tmp_path, monkeypatch, command, words):
+def test_other_commands_that_train_are_refused_there(tmp_path, monkeypatch, command, words):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WORLD_SIZE", "4")
     one_line(command(*words), "4 times", "without torchrun")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_does_not_wait_for_the_first_process(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    answer = run("train", "--help")
+    assert answer.code == 0
+    assert "--held-out" in answer.out
 
 
 def test_one_process_of_torchrun_is_not_refused(tmp_path, monkeypatch):
