@@ -65,7 +65,8 @@ class FitResult:
     """cautions about the run"""
     targets: Tensor | None = None
     """[N, C]: of a cross-fitted run the posteriors of the right classes. The student was
-    trained on them, or on the given labels under a loss corrected by class transitions"""
+    trained on them, or on the given labels under a loss corrected by class transitions. Where
+    it was trained on the given labels as they are: these, one-hot"""
     decay_factor: float = 1.0
     """of the student's weights, times that of its optimiser: what given labels chose"""
 
