@@ -1,4 +1,4 @@
-"""Refuse probabilities and labels that are none."""
+"""Checks of probabilities and labels."""
 
 import torch
 from torch import Tensor

@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 VERSION = 5
-"""of the procedure; what students of folds of another version left is not gone on from"""
+"""of the procedure; a run does not go on from students of folds of another version"""
 READABLE = tuple(range(3, VERSION + 1))
 """versions whose predictions of examples come from students that have not seen their labels"""
 FEWEST = 480
-"""a student of a fold takes its share of these steps where its run has fewer, but no more steps
-than its run has"""
+"""steps: a student of a fold takes its share of at least so many, but never more than the run's
+epochs over its examples have"""
 
 
 class FoldSettings(NamedTuple):
@@ -42,27 +42,30 @@ SHRINKAGE = 0.3
 
 
 def compares_full_run(chosen: FoldSettings) -> bool:
-    """Whether the longest of those with the run's own weight decay predicts best."""
+    """Whether a student of ``FULL_RUN`` is compared: more steps may be better than the chosen.
+
+    The longest trial with the run's own weight decay was the best.
+    """
     return chosen == TRIED[1]
 
 
 def corrected_settings(chosen: FoldSettings) -> FoldSettings:
-    """Of the corrected stage: half of the weight decay, which slows learning there."""
+    """Settings of corrected students: half of the weight decay, which slows learning there."""
     return FoldSettings(LATER_SHARE, max(1.0, chosen.decay_factor / 2))
 
 
 def distilled_tried(chosen: FoldSettings) -> tuple[FoldSettings, ...]:
-    """What is tried for students of posteriors: the plain ones' weight decay, a quarter of it.
+    """Settings tried for students of posteriors: the plain ones' weight decay, a quarter of it.
 
-    Soft targets of many classes say little of each example: a decay that suits given labels can
-    be too strong for them.
+    Soft targets of many classes contain little information about each example: a decay that
+    suits given labels can be too strong for them.
     """
     decays = dict.fromkeys((chosen.decay_factor, max(1.0, chosen.decay_factor / 4)))
     return tuple(FoldSettings(TRIAL_SHARE, decay) for decay in decays)
 
 
 def distilled_settings(chosen: FoldSettings) -> FoldSettings:
-    """How fresh students of folds train on posteriors."""
+    """Settings of distilled students, which train on posteriors from new weights."""
     return FoldSettings(LATER_SHARE, chosen.decay_factor)
 
 

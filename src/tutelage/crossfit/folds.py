@@ -1,4 +1,4 @@
-"""Which part of the data each example belongs to."""
+"""Folds: the part of the data to which each example belongs."""
 
 import torch
 from jaxtyping import Int64

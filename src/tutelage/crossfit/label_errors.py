@@ -1,4 +1,4 @@
-"""The probability that a given label is wrong, and how many of some labels are."""
+"""The probability that a given label is wrong, and the number of wrong labels."""
 
 import math
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ PRIOR_SHARE = (0.02, 0.6)
 NOISY_WEIGHT = (100.0, 10_000.0)
 """least and largest weight of all given labels together, in examples"""
 FLOOR = (3e-3, 3e-2)
-"""least and largest share of predictions that say nothing"""
+"""least and largest share of the uniform distribution in predictions"""
 SHIFT = 0.5
 """standard deviation of an error of log odds that all labels have in common"""
 SWEEPS, MAXIMISATIONS, CALIBRATIONS = 6, 3, 4
@@ -55,7 +55,7 @@ def label_errors(
     draws: int = 32,
     seed: int = 0,
 ) -> LabelErrors:
-    """Estimate how probably each given label is wrong.
+    """Estimate the probability that each given label is wrong.
 
     The right class is predicted by ``q(c) = (1 - f) softmax(a log p + b)_c + f / C``, the given
     label depends on it by transitions T, and the label g is wrong with probability
@@ -65,20 +65,20 @@ def label_errors(
     on the class alone. Priors are normal for log a and b; for each row of T a Dirichlet under
     which all wrong labels are alike.
 
-    How much the given labels count, the prior's weight, the floor f, whether the prior's rate
-    of wrong labels is the one fitted or the share of labels that predictions contradict, and an
-    error of log odds that all labels share: the data do not say, so these differ from draw to
-    draw, each of which is fitted to resampled examples, its priors of log a and b centred at a
-    draw from them. Checked examples show how sure predictions should be; without any, the
-    given labels alone do.
+    Some quantities are not determined by the data, and are drawn anew for each draw: how much
+    the given labels count; the weight of the prior; the floor f; whether the prior's rate of
+    wrong labels is the fitted one or the share of labels that predictions contradict; and an
+    error of log odds that all labels share. Each draw is fitted to resampled examples, and its
+    priors of log a and b are centred at a draw from these priors. Checked examples show how
+    sure predictions should be; without any, the given labels alone do.
 
     Source: the calibration is vector scaling with one scale (Guo et al. 2017, On Calibration of
     Modern Neural Networks, section 4.2), T is found by expectation maximisation as in Dawid and
     Skene 1979, the power of a likelihood is that of Miller and Dunson 2019, Robust Bayesian
     Inference via Coarsening, the weights of checked examples are those of Rubin 1981, The
     Bayesian Bootstrap, and priors are moved as in Matthews et al. 2017, Sample-then-optimize
-    Posterior Sampling for Bayesian Linear Models. To draw what the data do not say, and how, is
-    ours; the ranges were chosen on two seeds of CIFAR-10N that no reported figure uses.
+    Posterior Sampling for Bayesian Linear Models. To draw what the data do not determine, and
+    how, is ours; the ranges were chosen on two seeds of CIFAR-10N that no reported figure uses.
 
     Args:
         probabilities: [N, C], by students that were not trained on the example, with given
@@ -111,11 +111,11 @@ def label_errors(
 
 
 def with_totals(errors: LabelErrors, like: LabelErrors) -> LabelErrors:
-    """Shift log odds so that as many labels are wrong under each draw as in another estimate.
+    """Estimates shifted in log odds, so that each draw has as many wrong labels as in another.
 
-    Distilled students rank labels best, but given labels have reached their targets, so that
-    they say of too few labels that these are wrong; students that saw none of them say how many
-    are. The order of the labels stays the same under each draw.
+    Distilled students rank labels best, but given labels have affected their targets, so that
+    they find too few labels wrong; students whose targets were not affected give the number.
+    The order of the labels stays the same under each draw.
 
     Args:
         errors: What ranks the labels.

@@ -43,9 +43,9 @@ def given_log_likelihood(
 def significantly_worse(
     one: Float[Tensor, "H"], other: Float[Tensor, "H"], *, standard_errors: float = 2.0
 ) -> bool:
-    """Whether the first is lower by more than two standard errors of the paired differences.
+    """Whether the first is lower by more than so many standard errors of the differences.
 
-    Or by another number of them. A single pair, which has no spread, shows nothing.
+    The differences are paired. A single pair, which has no spread, shows nothing.
     """
     if len(one) < 2:
         return False
@@ -54,7 +54,7 @@ def significantly_worse(
 
 
 def select_stage(likelihoods: Sequence[Float[Tensor, "H"]]) -> int:
-    """The place of the last that is not worse than the one chosen before it."""
+    """The index of the last stage that is not worse than the one chosen before it."""
     chosen = 0
     for place, each in enumerate(likelihoods):
         if not significantly_worse(each, likelihoods[chosen]):

@@ -39,8 +39,8 @@ def out_of_fold(
     Treatment and Structural Parameters, definition 3.1; for labels Northcutt et al. 2021.
 
     Args:
-        fit: It makes a fresh student, trains it and predicts. It is to seed itself, by the
-            fold: otherwise what it gives depends on which folds came before.
+        fit: It makes a fresh student, trains it and predicts. It has to seed itself, by
+            the fold: otherwise what it gives depends on the folds before.
         folds: The fold of each example, 0..F-1, as ``stratified_folds`` gives them.
         labels: What is trained on [N] or [N, C]; they enter the cache's key alone.
         jobs: How many folds are trained at once, in processes of joblib; ``fit`` must be
@@ -55,7 +55,7 @@ def out_of_fold(
         The probabilities of every example, on the CPU, in the type that ``fit`` gives.
 
     Raises:
-        UsageError: If folds are none, a fold's predictions are no distributions of its rows, or
+        UsageError: If folds are not valid, predictions are no distributions of a fold's rows,
             folds differ in their number of classes or type, there are fewer than one job, or a
             cache has no key or cannot be written.
 

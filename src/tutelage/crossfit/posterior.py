@@ -38,12 +38,12 @@ def label_posterior(
 ) -> Float[Tensor, "N C"]:
     """``p_c C[c, g] / sum_k p_k C[k, g]``: the right class, by input and given label.
 
-    By Bayes' rule, where the given label depends on the input only through the right class. A
-    row whose sum is 0, of a label that C says no likely class is given, is the prediction p
-    itself.
+    By Bayes' rule, where the given label depends on the input only through the right class.
+    Where that sum is 0, as the label has no probability under any class that p allows, the row
+    is p itself.
 
     Args:
-        probabilities: p(right class | input) [N, C], by students that were not trained on it.
+        probabilities: p(right class | input) [N, C], by students not trained on the example.
         transitions: C [C, C]: a row for each right class, a column for each given label.
         given: The given labels g [N].
 
@@ -90,7 +90,7 @@ def refined_transitions(
     Observer Error-Rates Using the EM Algorithm, for one observer of cases with priors p_i.
 
     Args:
-        probabilities: p(right class | input) [N, C], by students that were not trained on it.
+        probabilities: p(right class | input) [N, C], by students not trained on the example.
         transitions: The rough ones [C, C].
         given: The given labels [N].
         steps: Of expectation maximisation, 0 and above. They fit C more closely to given labels
@@ -101,8 +101,8 @@ def refined_transitions(
         Rows that sum to one. A class without any prediction or prior keeps its row.
 
     Raises:
-        UsageError: If the three do not fit, there are fewer steps than none, or the prior is
-            negative or not finite.
+        UsageError: If the three do not fit, ``steps`` is negative, or the prior is negative or
+            not finite.
     """
     if steps < 0 or not 0 <= prior_count < float("inf"):
         raise UsageError(
@@ -124,7 +124,7 @@ def _joint(q: Tensor, rough: Tensor, given: Tensor, prior_count: float) -> Tenso
 
 
 def label_issues(probabilities: Tensor, given: Tensor) -> Bool[Tensor, "N"]:
-    """The given labels that are wrong by confident learning.
+    """The given labels that confident learning finds wrong.
 
     A class is likely for an example where its probability reaches the class's threshold, the
     mean probability of that class over the examples given it. The label is wrong where the most
@@ -137,7 +137,7 @@ def label_issues(probabilities: Tensor, given: Tensor) -> Bool[Tensor, "N"]:
     not; this takes the most probable likely one, as the paper does.
 
     Args:
-        probabilities: [N, C], by students that were not trained on it.
+        probabilities: [N, C], by students that were not trained on the example.
         given: The given labels [N].
 
     Returns:

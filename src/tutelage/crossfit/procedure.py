@@ -32,16 +32,16 @@ def cross_fit(
 ) -> CrossFitted:
     """Estimate the right class of every training example, with the help of checked ones.
 
-    Four plain students of the first fold try lengths and weight decays (``TRIED``); those that
-    predict its given labels best are taken for all plain students. The mean of their
-    predictions of the checked examples estimates the class transitions. Each plain student
-    goes on as a corrected one, under the loss corrected by them; with two rounds, fresh
-    distilled students train on the posteriors by these and on the checked examples of other
-    folds, with a quarter of the weight decay where the checked examples show that to be better.
-    A checked label affects a student that predicts its example by the C x C transitions alone.
-    Where the longest trial with the run's own weight decay was the best, a student of the first
-    fold trains on given labels for a whole run and is compared with the selected ones. A final
-    student is then trained on the checked examples and on ``posterior``; where
+    Four plain students of the first fold try lengths and weight decays (``TRIED``); the setting
+    whose student predicts its given labels best is that of all plain students. The mean of
+    their predictions of the checked examples estimates the class transitions. Each plain
+    student goes on as a corrected one, under the loss corrected by these; with two rounds,
+    fresh distilled students train on the posteriors by these and on the checked examples of
+    other folds, with a quarter of the weight decay where the checked examples show that to be
+    better. A checked label affects a student that predicts its example by the C x C transitions
+    alone. Where the longest trial with the run's own weight decay was the best, a student of
+    the first fold trains on given labels for a whole run and is compared with the selected
+    ones. A final student is then trained on the checked examples and on ``posterior``; where
     ``correct_loss``, on given labels under the loss corrected by ``transitions``; where
     ``train_on_given_labels``, on these as they are. ``tutelage.fit`` does all of this.
 
@@ -49,8 +49,8 @@ def cross_fit(
     the refinement of transitions follows Dawid and Skene 1979; the rest is ours.
 
     Args:
-        fit: Trains the student of a ``FoldTraining`` and predicts. It is to seed itself by the
-            fold, and to keep the plain students, from which others go on by their name.
+        fit: Trains the student of a ``FoldTraining`` and predicts. It has to seed itself by the
+            fold, and to keep plain students by name, as others go on from them.
         given: The given labels [N] of the training examples.
         folds: The fold of each, as ``stratified_folds`` gives them.
         checked: The right classes [H] of the checked examples, which are none of the N.
@@ -61,10 +61,10 @@ def cross_fit(
         precision.
 
     Note: raises ``UsageError`` if arguments do not fit, a student's predictions are no
-    distributions of its examples, or all trials are not finite. Warns where the accuracy of
-    plain students on given labels that they were not trained on is not above the share of the
-    most frequent label by two standard errors: they were then trained for too short, or with a
-    learning rate that does not suit them.
+    distributions of its examples, or no trial is finite. Warns where the accuracy of plain
+    students on given labels that they were not trained on is not above the share of the most
+    frequent label by two standard errors: they were then trained for too few steps, or with an
+    unsuitable learning rate.
     """
     found = all_stages(fit, given, folds, checked, rounds=rounds)
     if found.note:
@@ -128,7 +128,7 @@ def all_stages(
 
 
 def _checked_data(given: Tensor, folds: Tensor, checked: Tensor) -> FoldStages:
-    """Refuse what are no labels or folds."""
+    """The labels and folds, once they are checked."""
     given = require_labels("given", given, len(given)).cpu().clone()
     checked = require_labels("checked", checked, len(checked)).cpu()
     if folds.shape != given.shape:

@@ -50,7 +50,7 @@ class FoldTraining(NamedTuple):
 
     stage: FoldStage
     name: str
-    """of its own in a run, fit for a file"""
+    """unique in a run, and fit for the name of a file"""
     fold: int
     rows: Int64[Tensor, "M"]
     """the training examples of the other folds; of a distilled student also their checked ones,
@@ -113,7 +113,8 @@ class CrossFitted(NamedTuple):
     settings: FoldSettings
     """of the plain students"""
     decay_factor: float
-    """of the final student: that of the distilled ones, with one round of the plain ones"""
+    """of the final student, times the run's weight decay: that of the distilled ones; of the
+    plain ones with one round and where given labels are trained on as they are"""
     transitions: Float[Tensor, "C C"]
     """refined by the selected stage: row right class, column given label"""
     posterior: Float[Tensor, "N C"]
@@ -167,7 +168,7 @@ class FoldStages:
     def trainings(
         self, settings: FoldSettings, before: Sequence[StagePredictions]
     ) -> list[FoldTraining]:
-        """The students of the stage that follows others, by fold; they may train in parallel.
+        """The students of the next stage, one for each fold; they may train in parallel.
 
         The plain student of the first fold is the trial of the chosen settings. The settings of
         distilled students are those of ``distilled_choice``.
@@ -252,13 +253,13 @@ class FoldStages:
     def transitions(
         self, plain: StagePredictions, *, shrinkage: float = SHRINKAGE
     ) -> Float[Tensor, "C C"]:
-        """Which label each class is given, as plain students and checked examples show."""
+        """The class transitions, by plain students' predictions of the checked examples."""
         return estimate_transitions(plain.checked_mean, self.checked, shrinkage=shrinkage)
 
     def refined_transitions(
         self, stage: StagePredictions, plain: StagePredictions
     ) -> Float[Tensor, "C C"]:
-        """The transitions that all training examples refine."""
+        """The class transitions, refined by all training examples."""
         return refined_transitions(stage.train, self.transitions(plain), self.given)
 
     def posterior(
@@ -268,7 +269,7 @@ class FoldStages:
         return label_posterior(stage.train, refined, self.given)
 
     def combine_folds(self, predictions: Sequence[FoldPredictions]) -> StagePredictions:
-        """What the students of all folds predict, given in the order of the folds."""
+        """The predictions of a stage, from those of its students in the order of the folds."""
         train = predictions[0].train.new_empty(len(self.given), predictions[0].train.shape[1])
         for fold, one in enumerate(predictions):
             train[self.folds == fold] = one.train
@@ -285,7 +286,7 @@ class FoldStages:
         students are. A single checked example can decide nothing: the last stage is taken then.
 
         Returns:
-            Its place, and the mean log-likelihood of each stage.
+            Its index, and the mean log-likelihood of each stage.
         """
         likelihoods = [
             calibrated_log_likelihood(stage.checked, self.checked) for stage in stages
@@ -335,7 +336,7 @@ class FoldStages:
         stages: Sequence[StagePredictions],
         full_run: Float[Tensor, "H C"] | None = None,
     ) -> CrossFitted:
-        """What the selected stage makes of the labels."""
+        """The result of cross-fitting by the selected stage."""
         selected, _ = self.select(stages)
         stage = stages[selected]
         refined, checked = self.refined_transitions(stage, stages[0]), stage.checked

@@ -1,4 +1,4 @@
-"""Which given label an example of each class gets, and training that allows for it."""
+"""Class transitions, the probabilities of given labels, and losses corrected by them."""
 
 from dataclasses import dataclass
 
@@ -117,13 +117,13 @@ class ForwardCorrected:
     2018, gold loss correction.
 
     Raises:
-        UsageError: If the transitions are no rows of distributions, as many as classes.
+        UsageError: If the transitions are not square, or a row is no distribution.
     """
 
     transitions: Tensor
     """[C, C]: a row for each right class, a column for each given label; rows sum to one"""
     ignored: tuple[int, ...] = ()
-    """labels that mean no label, as in ``labels.CrossEntropy``"""
+    """labels that mean no label, as in ``tutelage.losses.targets.CrossEntropy``"""
 
     def __post_init__(self) -> None:
         if self.transitions.ndim != 2 or len(set(self.transitions.shape)) != 1:
@@ -197,7 +197,7 @@ class GoldLossCorrected:
 
 
 def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
-    """Transitions moved towards the identity as far as a fresh student needs to learn by them.
+    """Transitions moved towards the identity as far as a fresh student needs, to learn by them.
 
     Where their least singular value is near 0, some classes get nearly the same labels, and
     the corrected loss hardly distinguishes these classes.
