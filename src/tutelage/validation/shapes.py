@@ -139,8 +139,8 @@ def require_targets(
     raise UsageError(
         f"{where} has the label {TORCH_IGNORES} and loss 0, as one that is to be left out, but "
         f"{named(objective)} does not say which rows count: take "
-        f"labels.CrossEntropy(ignored=({TORCH_IGNORES},)), torch.nn.CrossEntropyLoss("
-        "reduction='none'), or give it a method counts(targets)."
+        f"tutelage.losses.targets.CrossEntropy(ignored=({TORCH_IGNORES},)), "
+        "torch.nn.CrossEntropyLoss(reduction='none'), or give it a method counts(targets)."
     )
 
 
