@@ -132,7 +132,7 @@ def counts(rows: Sequence[Row]) -> list[str]:
         "Cross-fitting less the best control": [row.ours for row in rows],
         f"{TEACHER} less the best control": [row.teacher for row in rows if row.teacher],
     } | {
-        f"{arm} less the best of everything else": [
+        f"{arm} less the best of all others": [
             row.taught[arm] for row in rows if arm in row.taught
         ]
         for arm in LEARNED

@@ -48,9 +48,9 @@ def test_each_is_compared_with_the_best_that_uses_the_same_labels() -> None:
         "cells, by the 90% interval.",
         "margin-loss less the best control: above in 2, below in 0, undecided in 0 of 2 cells, "
         "by the 90% interval.",
-        "margin-loss less the best of everything else: above in 0, below in 0, undecided in 2 "
+        "margin-loss less the best of all others: above in 0, below in 0, undecided in 2 "
         "of 2 cells, by the 90% interval.",
-        "out-of-fold less the best of everything else: above in 2, below in 0, undecided in 0 "
+        "out-of-fold less the best of all others: above in 2, below in 0, undecided in 0 "
         "of 2 cells, by the 90% interval.",
     ]
 
