@@ -117,8 +117,13 @@ def _log_notes(parts: Splits[Set]) -> Splits[Set]:
 
 def check_other_source(source: str, settings: TrainSettings, kind: Kind) -> None:
     """Refuse another source that is not of the kind of the data, without reading its rows."""
-    if kind == "images" or not exists(Path(source).expanduser()):
+    if kind == "images":
         require_source(source)
+    elif not exists(Path(source).expanduser()):
+        raise UsageError(
+            f"there is no file {source} of {KIND_NAMES[kind]}, as {settings.data} holds; give "
+            f"a {'.npz' if kind == 'features' else '.csv'} or Parquet file."
+        )
     elif kind == "features" and not holds_features(source, settings.feature_column):
         raise UsageError(
             f"{source} holds no feature vectors, but {settings.data} does: give a .npz or "

@@ -148,7 +148,9 @@ def test_so_are_the_settings_of_other_commands(words, parts):
         ("images", "--test-from ./gone", ["'./gone' is not a source", "existing folder"]),
         ("mnist5k", "--held-out-from ./texts.cvs", ["Did you mean 'texts.csv'"]),
         ("rows.npz", "--held-out-from texts.csv", ["texts.csv holds no feature", "rows.npz"]),
-        ("texts.csv", "--test-from ./gone.csv", ["'./gone.csv' is not a source"]),
+        ("texts.csv", "--test-from ./gone.csv", ["no file ./gone.csv", "texts", ".csv"]),
+        ("texts.csv", "--held-out-from gone.csv", ["no file gone.csv", "texts", ".csv"]),
+        ("rows.npz", "--held-out-from gone.npz", ["no file gone.npz", "vectors", ".npz"]),
         ("texts.csv", "--test-from rows.npz", ["rows.npz has no columns of texts"]),
     ],
 )

@@ -73,6 +73,15 @@ def test_padding_counts_for_nothing(tokenizer, classes) -> None:
     assert torch.allclose(student(inputs[1:]), logits[1:], atol=1e-6)
 
 
+@pytest.mark.parametrize("types", [1, 2])
+def test_a_batch_without_texts_has_no_logits_and_changes_no_gradient(types) -> None:
+    student = text_classifier({**TINY, "type_vocab_size": types}, classes=3)
+    logits = student(torch.ones(0, 3, 5, dtype=torch.int64))
+    assert logits.shape == (0, 3)
+    logits.sum().backward()
+    assert not any(p.grad is not None and p.grad.any() for p in student.parameters())
+
+
 def test_a_student_comes_from_a_folder_that_transformers_wrote(tmp_path) -> None:
     torch.manual_seed(0)
     text_classifier(TINY, classes=3).model.save_pretrained(tmp_path)
