@@ -1,6 +1,6 @@
 """Log-likelihoods by which predictions are compared."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,12 +16,7 @@ def calibrated_log_likelihood(probabilities: Tensor, labels: Tensor) -> Float[Te
 
     What counts is then which class is likelier, not how sure a student is.
     """
-    logits = probabilities.double().clamp(min=MIN_PROBABILITY).log()
-    tried = [
-        (logits / temperature).log_softmax(1).gather(1, labels[:, None])[:, 0]
-        for temperature in TEMPERATURES
-    ]
-    return max(tried, key=lambda each: float(each.mean()))
+    return _calibrated(probabilities, lambda log_p: log_p.gather(1, labels[:, None])[:, 0])
 
 
 def given_log_likelihood(
@@ -31,12 +26,16 @@ def given_log_likelihood(
 
     Calibrated as in ``calibrated_log_likelihood``.
     """
-    logits = probabilities.double().clamp(min=MIN_PROBABILITY).log()
     by_label = transitions.double().T[given].clamp(min=MIN_PROBABILITY).log()
-    tried = [
-        ((logits / temperature).log_softmax(1) + by_label).logsumexp(1)
-        for temperature in TEMPERATURES
-    ]
+    return _calibrated(probabilities, lambda log_p: (log_p + by_label).logsumexp(1))
+
+
+def _calibrated(
+    probabilities: Tensor, log_likelihood: Callable[[Tensor], Tensor]
+) -> Float[Tensor, "N"]:
+    """The largest in the mean of those by log-probabilities under each temperature."""
+    logits = probabilities.double().clamp(min=MIN_PROBABILITY).log()
+    tried = [log_likelihood((logits / t).log_softmax(1)) for t in TEMPERATURES]
     return max(tried, key=lambda each: float(each.mean()))
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from tutelage.crossfit import CrossFitted, label_issues
@@ -13,6 +12,7 @@ from tutelage.crossfit.likelihoods import calibrated_log_likelihood
 from tutelage.crossfit.transitions import conditioned
 from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.randomness import seeded
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage.teachers import OutOfFoldTargets
@@ -243,8 +243,7 @@ def _out_of_fold(inputs: ControlInputs) -> TrainingPlan:
     found, seconds = select(inputs)
     train, job = inputs.material.train, _with_decay(inputs.job, found.decay_factor)
     out_of_fold = found.stages[found.selected].train
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(job.seed)
+    with seeded(job.seed):
         teacher = OutOfFoldTargets(
             train.ids, out_of_fold, train.labels, transitions=found.transitions
         )
