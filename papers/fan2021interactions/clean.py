@@ -17,7 +17,7 @@ from papers.fan2021interactions.reweighting import (
     Method,
     Settings,
     check_arms,
-    image_format,
+    inputs_of,
     interactions,
     material_of,
     student_of,
@@ -62,12 +62,12 @@ class Episodes(Settings):
 def learned_to_keep(seed: int, settings: Episodes, device: torch.device) -> Method:
     """Learn what to keep, from fresh students on the seed's own data."""
     material = material_of(settings, seed)
-    images = image_format(material)
+    inputs = inputs_of(material)
     streams = open_streams(material, train_settings_of(settings), seed, device)
     with seeded(seed):
-        teacher = KeepOrDrop(KeepProbability(images.classes)).to(device)
+        teacher = KeepOrDrop(KeepProbability(inputs.classes)).to(device)
     episodes = rewarded(
-        lambda number: student_of(settings, images, mixed_seed(seed, number), device),
+        lambda number: student_of(settings, inputs, mixed_seed(seed, number), device),
         teacher,
         Adam(teacher.parameters(), settings.keep_lr),
         lambda number: endless(streams.train, mixed_seed(seed, number) % 2**31),
@@ -90,7 +90,7 @@ METHODS: Mapping[str, tuple[Method, ...]] = {
     KEPT: (),
     "l2t-loss": (
         Method(
-            lambda _, images: DynamicLoss(images.classes),
+            lambda _, inputs: DynamicLoss(inputs.classes),
             metric=expected_error,
             teacher_lr=1e-4,
         ),
@@ -108,10 +108,13 @@ ROWS = {
     "interactions": "Ours",
 }
 """what the paper calls them"""
+Changes = Mapping[str, Mapping[str, Any]]
+"""by scale, what differs from the recipes of right labels"""
 SMALL: Mapping[str, Any] = {"student": "cnn", "examples": 2000, "augment": "none", "epochs": 20}
 """the small network at mini scale, with steps enough to memorise its images"""
-MANY: Mapping[str, Any] = {**SMALL, "examples": 5000}  # the same for a hundred classes
-FEW = {"goal_steps": 200, "goal_every": 10, "episodes": 10}
+TEN: Changes = {"mini": SMALL, "hours": {"goal": 0.7}}
+HUNDRED: Changes = {"mini": {**SMALL, "examples": 5000}}
+FEW: Mapping[str, Any] = {"goal_steps": 200, "goal_every": 10, "episodes": 10}
 GOALS = {"cifar10": (0.25, 0.8), "cifar100": (0.05, 0.4)}
 """the accuracy that an episode is to come to, at mini and gpu scale, and at paper scale"""
 TWO = {"goal": 0.1, "goal_steps": 2, "goal_every": 1, "episodes": 2}
@@ -136,13 +139,13 @@ def run(arm: str, seed: int, settings: Episodes, device: torch.device) -> Outcom
 
 
 def _settings(
-    data: str, student: str, gpu_student: str, mini: Mapping[str, Any]
+    data: str, student: str, gpu_student: str, on_cpu: Changes
 ) -> dict[str, Episodes]:
     soon, late = GOALS[data]
     few: dict[str, Any] = {"data": data, "goal": soon, **FEW}
-    changes: dict[str, dict[str, Any]] = {
+    changes: Changes = {
         "smoke": SMOKE | TWO,
-        "mini": {**few, **mini},
+        **{scale: {**few, **new} for scale, new in on_cpu.items()},
         "gpu": {**few, "student": gpu_student},
         "paper": {"data": data, "goal": late, "student": student},
     }
@@ -154,7 +157,7 @@ def _recipe(
     network: str,
     data: str,
     students: tuple[str, str],
-    mini: Mapping[str, Any],
+    on_cpu: Changes,
     minutes: tuple[int, int],
 ) -> Recipe:
     # a network on a data set; students at paper and gpu scale; minutes at mini and paper scale
@@ -166,7 +169,7 @@ def _recipe(
         where=f"Table 1, {row}",
         arms=tuple(METHODS),
         metrics=METRICS | BEST,
-        settings=_settings(data, *students, mini),
+        settings=_settings(data, *students, on_cpu),
         minutes={"smoke": 0.5, "mini": minutes[0], "gpu": 10, "paper": minutes[1]},
         run=run,
         claims=(
@@ -194,10 +197,10 @@ def _recipe(
 
 
 RESNET = ("resnet32", "resnet20")  # students at paper and gpu scale
-DEEP, TWENTY = ("resnet110", "resnet32"), {"student": "resnet20"}
-WIDE, NARROW = ("wrn-28-10", "wrn-16-2"), {"student": "wrn-10-1"}
+DEEP, TWENTY = ("resnet110", "resnet32"), {"mini": {"student": "resnet20"}}
+WIDE, NARROW = ("wrn-28-10", "wrn-16-2"), {"mini": {"student": "wrn-10-1"}}
 """the same for deeper and wider networks, and what changes at mini scale"""
-CIFAR10 = _recipe("interactions-clean", "ResNet-32", "cifar10", RESNET, SMALL, (8, 500))
+CIFAR10 = _recipe("interactions-clean", "ResNet-32", "cifar10", RESNET, TEN, (8, 500))
 CIFAR10_DEEP = _recipe(
     "interactions-clean-110", "ResNet-110", "cifar10", DEEP, TWENTY, (15, 1500)
 )
@@ -205,7 +208,7 @@ CIFAR10_WIDE = _recipe(
     "interactions-clean-wrn", "WRN-28-10", "cifar10", WIDE, NARROW, (6, 6000)
 )
 CIFAR100 = _recipe(
-    "interactions-clean-cifar100", "ResNet-32", "cifar100", RESNET, MANY, (20, 500)
+    "interactions-clean-cifar100", "ResNet-32", "cifar100", RESNET, HUNDRED, (20, 500)
 )
 CIFAR100_DEEP = _recipe(
     "interactions-clean-cifar100-110", "ResNet-110", "cifar100", DEEP, TWENTY, (15, 1500)

@@ -9,11 +9,13 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
-from papers.framework.settings import RecipeSettings, Shares, Student
+from papers.fan2021interactions.heads import HEADS
+from papers.framework.settings import RecipeSettings, Shares
 from tutelage.errors import UsageError, in_one_line
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.models import internal_state
-from tutelage.models.catalogue import Images, build_student
+from tutelage.models.catalogue import build_student, require_student
+from tutelage.models.pretrained_images import LITE0
 from tutelage.randomness import seeded
 from tutelage.signals import Lookahead, Reversible, Signal
 from tutelage.teachers import (
@@ -26,6 +28,7 @@ from tutelage.teachers import (
 )
 from tutelage.training.tutor import Tutor
 from tutelage.validation.ranges import factor
+from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.noise import require_noise
 from tutelage_cli.data.sources import read
 from tutelage_cli.data.splits import limit_rows
@@ -37,9 +40,19 @@ from tutelage_cli.train.material import (
     Streams,
     given_labels,
     open_streams,
+    read_source,
     seed_material,
 )
 from tutelage_cli.train.settings import TrainSettings
+
+
+def _known_student(settings: object, name: str) -> None:
+    if (student := getattr(settings, name)) not in HEADS:
+        require_student(student)
+
+
+Student = Annotated[str, _known_student]
+"""a name of ``tutelage.models.STUDENTS``, for images, or of ``HEADS``, for their features"""
 
 
 @dataclass(frozen=True)
@@ -76,10 +89,13 @@ class Settings(RecipeSettings):
 
 
 @cache
-def source(data: str, noise: str) -> Source:
-    """The data, read once in each process."""
+def source(data: str, noise: str, *, frozen: bool) -> Source:
+    """The data, or their features by a frozen network, read once in each process."""
+    settings = TrainSettings(data=data, noise=noise)
+    if frozen:
+        return read_source(replace(settings, student=LITE0, freeze=True))
     splits = read(data)
-    return Source(splits, given_labels(splits.train, TrainSettings(data=data, noise=noise)))
+    return Source(splits, given_labels(splits.train, settings))
 
 
 def train_settings_of(settings: Settings) -> TrainSettings:
@@ -102,9 +118,8 @@ def train_settings_of(settings: Settings) -> TrainSettings:
 
 def material_of(settings: Settings, seed: int) -> Material:
     """What the students of a seed are trained and tested on."""
-    material = seed_material(
-        source(settings.data, settings.noise), train_settings_of(settings), seed
-    )
+    data = source(settings.data, settings.noise, frozen=settings.student in HEADS)
+    material = seed_material(data, train_settings_of(settings), seed)
     if settings.tested is None:
         return material
     test = material.test
@@ -112,16 +127,35 @@ def material_of(settings: Settings, seed: int) -> Material:
     return replace(material, test=test.rows(rows))
 
 
-def image_format(material: Material) -> Images:
-    """What a student must be made for."""
-    images = material.train.images
-    return Images(len(material.train.classes), images.shape[1], images.shape[2])
+class Inputs(NamedTuple):
+    """What a student is made for."""
+
+    classes: int
+    shape: tuple[int, ...]
+    """of one example: channels, height and width of an image, or the number of features"""
+
+
+def inputs_of(material: Material) -> Inputs:
+    """Classes and shape of a seed's examples."""
+    train = material.train
+    values = train.features if isinstance(train, FeatureSet) else train.images
+    return Inputs(len(train.classes), tuple(values.shape[1:]))
+
+
+def make_student(name: str, inputs: Inputs, seed: int) -> nn.Module:
+    """A newly initialised student on the CPU."""
+    if name in HEADS:
+        (features,) = inputs.shape
+        with seeded(seed):
+            return HEADS[name](features, inputs.classes)
+    channels, size, _ = inputs.shape
+    return build_student(name, classes=inputs.classes, channels=channels, size=size, seed=seed)
 
 
 class Method(NamedTuple):
     """How the students of an arm are taught."""
 
-    build: Callable[[nn.Module, Images], nn.Module]
+    build: Callable[[nn.Module, Inputs], nn.Module]
     """the teacher, from the student and what it is shown"""
     signal: Callable[[int], Signal] | None = Reversible
     """from the steps to look back over; None where nothing is learned"""
@@ -134,7 +168,7 @@ class Method(NamedTuple):
 
 
 def _independent(
-    make: Callable[[], nn.Module], _student: nn.Module, _images: Images
+    make: Callable[[], nn.Module], _student: nn.Module, _inputs: Inputs
 ) -> nn.Module:
     # a teacher that does not depend on student and images
     return make()
@@ -171,10 +205,10 @@ class Trained(NamedTuple):
 
 
 def student_of(
-    settings: Settings, images: Images, seed: int, device: torch.device
+    settings: Settings, inputs: Inputs, seed: int, device: torch.device
 ) -> tuple[nn.Module, SGD]:
     """A fresh student, and its optimiser."""
-    student = build_student(settings.student, **images._asdict(), seed=seed).to(device)
+    student = make_student(settings.student, inputs, seed).to(device)
     decay = settings.weight_decay
     return student, SGD(student.parameters(), settings.lr, momentum=0.9, weight_decay=decay)
 
@@ -183,14 +217,14 @@ def build_tutor(
     method: Method,
     seed: int,
     settings: Settings,
-    images: Images,
+    inputs: Inputs,
     steps: int,
     device: torch.device,
 ) -> Tutor:
     """A fresh student of a seed with its teacher."""
-    student, rule = student_of(settings, images, seed, device)
+    student, rule = student_of(settings, inputs, seed, device)
     with seeded(seed):
-        teacher = method.build(student, images).to(device)
+        teacher = method.build(student, inputs).to(device)
     run: dict[str, Any] = {"total_steps": steps, "objective": method.objective, "seed": seed}
     if method.signal is not None:
         run["teacher_optimizer"] = Adam(
@@ -213,7 +247,7 @@ def train_on(
     train_settings = train_settings_of(settings)
     streams = open_streams(material, train_settings, seed, device)
     steps = len(streams.train) * settings.epochs
-    tutor = build_tutor(method, seed, settings, image_format(material), steps, device)
+    tutor = build_tutor(method, seed, settings, inputs_of(material), steps, device)
     series: dict[str, list[float]] = {"test error": [], "held-out error": []}
     for epoch in range(settings.epochs):
         for group in tutor.optimizer.param_groups:
@@ -232,22 +266,21 @@ def train_on(
 def check_arms(methods: Mapping[str, Method], settings: Settings) -> None:
     """Read the data, so that it is cached, and find what does not fit it before any job."""
     material = material_of(settings, 0)
-    images = image_format(material)
+    inputs = inputs_of(material)
     if settings.batch > len(material.train):
         raise UsageError(
-            f"batch is {settings.batch}, but there are {len(material.train)} images to train "
+            f"batch is {settings.batch}, but there are {len(material.train)} examples to train "
             "on: give that or less."
         )
     for arm, method in methods.items():
         try:
-            build_tutor(method, 0, settings, images, settings.epochs, torch.device("cpu"))
+            build_tutor(method, 0, settings, inputs, settings.epochs, torch.device("cpu"))
         except UsageError:
             raise
         except (RuntimeError, ValueError) as error:  # torch's own, by any layer
             raise UsageError(
-                f"{settings.student} taught by {arm} cannot be made for "
-                f"{images.size}x{images.size} images of {images.channels} channels: "
-                f"{in_one_line(error)}"
+                f"{settings.student} taught by {arm} cannot be made for examples of shape "
+                f"{inputs.shape}: {in_one_line(error)}"
             ) from error
 
 
@@ -256,17 +289,16 @@ FEATURES = (*("I0+M0", "I0", "M0", "M1", "M0+M1", "I0+M0+M1"), *("I1+M0", "I2+M0
 
 
 def _internal_state_teacher(
-    features: str, options: Mapping[str, Any], student: nn.Module, images: Images
+    features: str, options: Mapping[str, Any], student: nn.Module, inputs: Inputs
 ) -> nn.Module:
     shown = features.split("+")
     seen: dict[str, Any] = {"label": "M0" in shown}
     if "M1" in shown:
         seen["surface"] = PAPER_SURFACE
     if shown[0].startswith("I"):
-        size = images.channels, images.size, images.size
-        tap = internal_state(student, shown[0], size)
+        tap = internal_state(student, shown[0], inputs.shape)
         seen |= {"tap": tap.name, "tap_width": tap.width}
-    return InternalState(student, classes=images.classes, **seen, **options)
+    return InternalState(student, classes=inputs.classes, **seen, **options)
 
 
 def interactions(
@@ -281,8 +313,8 @@ def interactions(
     return Method(build, every=every, look_back=look_back)
 
 
-def _margin_loss(level: str, student: nn.Module, images: Images) -> nn.Module:
-    return MarginLoss(student, images.classes, level=level)
+def _margin_loss(level: str, student: nn.Module, inputs: Inputs) -> nn.Module:
+    return MarginLoss(student, inputs.classes, level=level)
 
 
 def margin_loss(level: str) -> Method:

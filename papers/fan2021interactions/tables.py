@@ -40,6 +40,14 @@ CLEAN: Mapping[str, Settings] = {
         every=5,
         teacher_lr=0.02,
     ),
+    "hours": Settings(
+        student="head-4",
+        examples=10_000,
+        noise="none",
+        augment="none",
+        epochs=15,
+        lr=0.03,
+    ),
     "gpu": Settings(
         student="resnet20",
         examples=5000,

@@ -13,22 +13,23 @@ from torch import nn
 
 from papers.fan2021interactions.reweighting import (
     PLAIN,
+    Inputs,
     Method,
     Settings,
+    Student,
     Trained,
     check_arms,
-    image_format,
+    inputs_of,
     interactions,
+    make_student,
     material_of,
     train,
     train_on,
 )
 from papers.fan2021interactions.tables import CLEAN, METRICS
 from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
-from papers.framework.settings import Student
 from tutelage.errors import UsageError
 from tutelage.models import internal_state
-from tutelage.models.catalogue import Images, build_student
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import InternalState, for_other_classes
 from tutelage_cli.claims import Claim
@@ -80,17 +81,17 @@ def frozen(teacher: InternalState) -> Method:
     return Method(partial(_fitted, teacher), signal=None)
 
 
-def _fitted(teacher: InternalState, student: nn.Module, images: Images) -> InternalState:
-    tap = internal_state(student, "I0", (images.channels, images.size, images.size))
+def _fitted(teacher: InternalState, student: nn.Module, inputs: Inputs) -> InternalState:
+    tap = internal_state(student, "I0", inputs.shape)
     if tap.width != teacher.tap_width:
         raise UsageError(
             f"The teacher was learned with {teacher.tap_width} features, but "
-            f"{type(student).__name__} gives {tap.width} of {images.size}x{images.size} "
-            "images: give other_student and other_data with as many."
+            f"{type(student).__name__} gives {tap.width} of examples of shape "
+            f"{inputs.shape}: give other_student and other_data with as many."
         )
-    if images.classes == teacher.classes:
+    if inputs.classes == teacher.classes:
         return teacher
-    return for_other_classes(teacher, student, images.classes)
+    return for_other_classes(teacher, student, inputs.classes)
 
 
 def counted(trained: Trained) -> float:
@@ -111,9 +112,8 @@ def run(arm: str, seed: int, settings: Transfer, device: torch.device) -> Outcom
 def prepare(settings: Transfer) -> None:
     """Read both data sets once, and refuse what could not be run."""
     check_arms({"the teacher": SOURCE}, settings)
-    images = image_format(material_of(settings, 0))
-    student = build_student(settings.student, **images._asdict(), seed=0)
-    untaught = SOURCE.build(student, images)
+    inputs = inputs_of(material_of(settings, 0))
+    untaught = SOURCE.build(make_student(settings.student, inputs, 0), inputs)
     assert isinstance(untaught, InternalState)
     for where in WHERE:
         check_arms({"a frozen teacher": frozen(untaught)}, settings.target(where))
@@ -124,6 +124,7 @@ _TINY = {"examples": 100, "held_out": 50, "tested": 20, "batch": 50, "other_exam
 _SCALES: Mapping[str, Mapping[str, Any]] = {
     "smoke": {**_SMALL, **_TINY},
     "mini": {**_SMALL, "examples": 2000, "epochs": 20, "other_examples": 5000},
+    "hours": {"other_student": "head-7", "other_examples": 10_000},
     "gpu": {"other_student": "resnet32", "other_examples": 5000},
     "paper": {},
 }

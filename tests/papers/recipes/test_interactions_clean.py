@@ -8,13 +8,12 @@ import torch
 from papers.catalogue import load_recipe
 from papers.fan2021interactions import clean
 from papers.fan2021interactions.clean import learned_to_keep
-from papers.fan2021interactions.reweighting import PLAIN, train
+from papers.fan2021interactions.reweighting import PLAIN, Inputs, train
 from tutelage.errors import UsageError
-from tutelage.models.catalogue import Images
 from tutelage.teachers import KeepOrDrop, KeepProbability
 
 CPU = torch.device("cpu")
-DIGITS = Images(10, 1, 28)
+DIGITS = Inputs(10, (1, 28, 28))
 SMOKE = load_recipe("interactions-clean").settings["smoke"]
 
 

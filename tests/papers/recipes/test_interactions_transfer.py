@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from papers.fan2021interactions import transfer
-from papers.fan2021interactions.reweighting import PLAIN, train
+from papers.fan2021interactions.reweighting import PLAIN, Inputs, make_student, train
 from tutelage.errors import UsageError
-from tutelage.models.catalogue import Images, build_student
 from tutelage.teachers import InternalState
 from tutelage_cli.train.evaluation import Evaluation
 
@@ -23,9 +22,9 @@ SMOKE = replace(
 )
 
 
-def teacher_of(images: Images) -> tuple[nn.Module, InternalState]:
-    student = build_student("cnn", **images._asdict(), seed=0)
-    teacher = transfer.SOURCE.build(student, images)
+def teacher_of(inputs: Inputs) -> tuple[nn.Module, InternalState]:
+    student = make_student("cnn", inputs, 0)
+    teacher = transfer.SOURCE.build(student, inputs)
     assert isinstance(teacher, InternalState)
     torch.manual_seed(0)
     nn.init.normal_(next(teacher.parameters()))
@@ -44,10 +43,10 @@ def test_the_teacher_has_learned_and_teaching_another_student_leaves_it_as_it_is
 
 
 def test_other_classes_are_weighed_by_the_internal_state_alone():
-    images = Images(10, 3, 32)
-    _, teacher = teacher_of(images)
-    hundred = images._replace(classes=100)
-    student = build_student("cnn", **hundred._asdict(), seed=1)
+    inputs = Inputs(10, (3, 32, 32))
+    _, teacher = teacher_of(inputs)
+    hundred = inputs._replace(classes=100)
+    student = make_student("cnn", hundred, 1)
     fitted = transfer.frozen(teacher).build(student, hundred)
     assert isinstance(fitted, InternalState)
     where, kept = fitted.columns(), teacher.columns()
@@ -58,11 +57,14 @@ def test_other_classes_are_weighed_by_the_internal_state_alone():
 
 
 def test_a_student_of_another_width_is_refused_with_the_way_out():
-    images = Images(10, 1, 28)
-    _, teacher = teacher_of(images)
-    wide = build_student("wrn-10-2", **images._asdict(), seed=0)
-    with pytest.raises(UsageError, match=r"64 features, but WideResNet gives 128 of 28x28"):
-        transfer.frozen(teacher).build(wide, images)
+    inputs = Inputs(10, (1, 28, 28))
+    _, teacher = teacher_of(inputs)
+    wide = make_student("wrn-10-2", inputs, 0)
+    with pytest.raises(
+        UsageError,
+        match=r"64 features, but WideResNet gives 128 of examples of shape \(1, 28, 28\)",
+    ):
+        transfer.frozen(teacher).build(wide, inputs)
 
 
 @pytest.mark.usefixtures("real_data")

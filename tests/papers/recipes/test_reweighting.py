@@ -64,7 +64,7 @@ WRONG = {
     "imbalance=0.5": ["imbalance", "1 or above"],
     "decay_at=[2]": ["decay_at", "(0, 1]"],
     "held_out=5000": ["5000", "leaves nothing"],
-    "batch=50": ["batch is 50", "40 images"],
+    "batch=50": ["batch is 50", "40 examples"],
     "student=cnm": ["'cnm'", "Did you mean 'cnn'?"],
     "data=no/such": ["'no/such'"],
 }
