@@ -28,6 +28,7 @@ RECIPES = {
     "commentaries-vectors": "papers.raghu2021commentaries.vectors",
     "gar-overhead": "papers.mueller2021gar.gar_overhead",
     "gar-splits": "papers.mueller2021gar.gar_splits",
+    "interactions-agreement": "papers.fan2021interactions.ablations:AGREEMENT",
     "interactions-clean": "papers.fan2021interactions.clean:CIFAR10",
     "interactions-clean-110": "papers.fan2021interactions.clean:CIFAR10_DEEP",
     "interactions-clean-cifar100": "papers.fan2021interactions.clean:CIFAR100",

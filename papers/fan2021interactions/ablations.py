@@ -6,16 +6,23 @@ paper does not have. Figures: ``docs/results.md``.
 
 from dataclasses import replace
 
-from papers.fan2021interactions.noise import DIGITS, SMOKE
+from papers.fan2021interactions.noise import DIGITS, GPU, SMOKE
 from papers.fan2021interactions.reweighting import (
     FEATURES,
     PLAIN,
+    TRUST,
     Settings,
     interactions,
     margin_loss,
 )
-from papers.fan2021interactions.tables import CLEAN, no_worse, table_recipe, with_changes
-from papers.framework.recipe import below, expectation
+from papers.fan2021interactions.tables import (
+    CLEAN,
+    METRICS,
+    no_worse,
+    table_recipe,
+    with_changes,
+)
+from papers.framework.recipe import above, below, expectation
 from tutelage_cli.claims import Claim
 
 DEEPER = table_recipe(
@@ -128,6 +135,50 @@ HUMAN_NOISE = table_recipe(
             below("error", "interactions", "plain"),
         ),
         expectation("So does one of margin and loss.", below("error", "margin-loss", "plain")),
+    ),
+)
+
+SHOWN_FLIPPED = {
+    "smoke": SMOKE,
+    "mini": replace(CLEAN["hours"], every=5, teacher_lr=0.02),
+    "gpu": GPU,
+    "paper": Settings(),
+}
+AGREEMENT = table_recipe(
+    {
+        "plain": PLAIN,
+        "paper": interactions(level="centred")._replace(every=20, teacher_lr=1e-3),
+        "I0+M0": interactions(level="centred"),
+        "hidden": interactions(hidden_layers=1, level="centred"),
+        "margin-loss": margin_loss("centred"),
+    },
+    name="interactions-agreement",
+    title="With flipped labels, what a teacher is shown decides, not whether it is linear.",
+    where="not in the paper",
+    settings=with_changes(SHOWN_FLIPPED, noise="flip2:0.4"),
+    metrics=METRICS | TRUST,
+    minutes={"smoke": 0.5, "mini": 3, "gpu": 10, "paper": 300},
+    claims=(
+        expectation(
+            "With the paper's K and learning rate, its teacher lowers the error by over half a "
+            "point.",
+            below("error", "paper", "plain", margin=0.5),
+        ),
+        expectation(
+            "With a step every 5 and 20 times the rate it does.",
+            below("error", "I0+M0", "plain", margin=0.5),
+        ),
+        expectation(
+            "A hidden layer, with which a teacher can express that internal state and label "
+            "agree, lowers it further.",
+            below("error", "hidden", "I0+M0"),
+        ),
+        expectation(
+            "A teacher that is shown margin and loss, which contain that agreement, lowers it "
+            "further than either, and finds more of the wrong labels.",
+            below("error", "margin-loss", "I0+M0", "hidden")
+            + above("auroc", "margin-loss", "I0+M0", "hidden"),
+        ),
     ),
 )
 

@@ -5,9 +5,6 @@ Fan et al. 2021, Tables 5 and 6. Figures: ``docs/results.md``.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-
-import torch
 
 from papers.fan2021interactions.reweighting import (
     MENTOR_NET,
@@ -16,13 +13,11 @@ from papers.fan2021interactions.reweighting import (
     TRUST,
     Method,
     Settings,
-    check_arms,
     interactions,
     margin_loss,
-    train,
 )
 from papers.fan2021interactions.tables import BEST, METRICS, table_recipe
-from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
+from papers.framework.recipe import Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim, Comparison
 
 OTHERS = {"meta-weight-net": META_WEIGHT_NET, "mentornet": MENTOR_NET}
@@ -124,32 +119,17 @@ FLIP_METHODS: Mapping[str, Method] = {
 }
 
 
-def flipped(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed."""
-    trained = train(FLIP_METHODS[arm], seed, settings, device)
-    found = trained.weight_statistics()
-    return Outcome(trained.errors() | {k: found[k] for k in TRUST}, trained.series)
-
-
 def _better(arm: str) -> tuple[Comparison, ...]:
     weighs_wrong_less = below("weight_wrong", arm, (arm, "weight_right"))
     return below("error", arm, "plain") + weighs_wrong_less
 
 
-FLIP = Recipe(
+FLIP = table_recipe(
+    FLIP_METHODS,
     name="interactions-noise-flip",
     title="Weights from the internal state lower the error of students with flipped labels.",
-    paper="l2tdi",
-    arms=tuple(FLIP_METHODS),
-    metrics=METRICS
-    | BEST
-    | {
-        "weight_right": "mean weight of rightly labelled images at the end, before rescaling",
-        "weight_wrong": "the same of wrongly labelled ones",
-        "auroc": "chance that a wrong label weighs less than a right one",
-    },
+    metrics=METRICS | BEST | TRUST,
     minutes={"smoke": 0.5, "mini": 5, "gpu": 10, "paper": 300},
-    run=flipped,
     claims=(
         Claim(
             "The paper's teacher, of the internal state and the label, lowers the error of "
@@ -175,6 +155,5 @@ FLIP = Recipe(
             "test error",
         ),
     ),
-    prepare=partial(check_arms, FLIP_METHODS),
     **_column("Table 6", "cifar10", "flip2:0.4", DIGITS, Settings()),
 )

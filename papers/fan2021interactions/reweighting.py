@@ -174,7 +174,11 @@ def _independent(
     return make()
 
 
-TRUST = ("weight_right", "weight_wrong", "auroc")
+TRUST = {
+    "weight_right": "mean weight of rightly labelled images at the end, before rescaling",
+    "weight_wrong": "the same of wrongly labelled ones",
+    "auroc": "chance that a wrong label weighs less than a right one",
+}
 PLAIN = Method(partial(_independent, Plain), signal=None)  # no teacher
 
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import torch
 
-from papers.fan2021interactions.reweighting import Method, Settings, check_arms, train
+from papers.fan2021interactions.reweighting import (
+    TRUST,
+    Method,
+    Settings,
+    check_arms,
+    train,
+)
 from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim
 
@@ -84,8 +90,10 @@ def measured(
 ) -> Outcome:
     """Train one student with one seed."""
     trained = train(methods[arm], seed, settings, device)
-    errors = trained.errors()
-    return Outcome({name: errors[name] for name in metrics}, trained.series)
+    found = trained.errors()
+    if TRUST.keys() <= metrics.keys():
+        found |= trained.weight_statistics()
+    return Outcome({name: found[name] for name in metrics}, trained.series)
 
 
 def table_recipe(
@@ -98,9 +106,8 @@ def table_recipe(
         metrics=metrics,
         printed_as=PRINTED_AS,
         run=partial(measured, methods, metrics),
-        plots=(curves("Test error", "%", methods, "test error"),),
         prepare=partial(check_arms, methods),
-        **fields,
+        **{"plots": (curves("Test error", "%", methods, "test error"),), **fields},
     )
 
 
