@@ -1,0 +1,80 @@
+"""Batch normalisation by statistics of all processes' rows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tutelage.distributed.groups import Processes
+from tutelage.precision import wide
+
+_ALONE = F.batch_norm
+
+
+@contextmanager
+def batch_norm_over(processes: Processes) -> Iterator[None]:
+    """Normalise inside by the rows of all processes if they have ``sync_batch_norm``.
+
+    Backward passes with activation checkpoints belong inside, too. All processes have to call
+    the same layers in the same order.
+    """
+    before = F.batch_norm, nn.SyncBatchNorm.forward
+    F.batch_norm = partial(batch_norm, processes) if processes.sync_batch_norm else _ALONE
+    nn.SyncBatchNorm.forward = _BatchNorm.forward  # whose own has no second derivative
+    try:
+        yield
+    finally:
+        F.batch_norm, nn.SyncBatchNorm.forward = before
+
+
+def is_synchronised() -> bool:
+    """Whether batch normalisation is by the rows of several processes here."""
+    return F.batch_norm is not _ALONE
+
+
+def batch_norm(
+    processes: Processes,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """``F.batch_norm`` over the rows of all processes, by one all-reduce.
+
+    Source: Chan, Golub and LeVeque 1983 for the sum of squares of several parts.
+    """
+    if not training:
+        return _ALONE(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    x, channels = wide(input), input.shape[1]
+    others, shape = [d for d in range(x.ndim) if d != 1], [1, -1] + [1] * (x.ndim - 2)
+    values = x.numel() // channels
+    own = x.sum(others) / max(values, 1)
+    squares = (x - own.view(shape)).square().sum(others)
+    row = torch.cat([x.new_tensor([values]), own, squares])
+    place = torch.arange(processes.size, device=x.device) == processes.rank
+    parts = processes.all_reduce(place.to(x).outer(row))  # a row of each process
+    counts, means, squares = parts.split([1, channels, channels], 1)
+    count = counts.sum()
+    if x.device.type == "cpu" and count == 1:  # reading a GPU waits for it
+        raise ValueError(
+            "Expected more than 1 value per channel when training, got one in all processes"
+        )
+    mean = (counts * means).sum(0) / count
+    variance = (squares + counts * (means - mean).square()).sum(0) / count
+    unbiased = variance * count / (count - 1)
+    for running, new in ((running_mean, mean), (running_var, unbiased)):
+        if running is not None:
+            with torch.no_grad():
+                running.lerp_(new.detach().to(running), momentum)
+    found = (x - mean.view(shape)) * (variance + eps).rsqrt().view(shape)
+    found = found if weight is None else found * weight.view(shape)
+    found = found if bias is None else found + bias.view(shape)
+    return found.to(input.dtype)
