@@ -88,6 +88,11 @@ def test_batch_normalisation_over_processes_is_that_of_all_rows(found) -> None:
             close(process["statistics"], want["statistics"], 1e-6)
 
 
+def test_batch_normalisation_is_by_the_own_rows_where_nothing_else_is_said(found) -> None:
+    for process in found:
+        close({"": process["by own rows"]}, {"": torch.tensor([[-1.0], [1.0]])}, 1e-5)
+
+
 def test_uneven_batches_end_together_and_an_empty_one_changes_nothing(found) -> None:
     for process in found:
         assert process["ending"]["steps"] == 3

@@ -1,6 +1,7 @@
 """One of two processes that train a student together; run by ``test_processes.py``."""
 
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +13,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 from torch.utils.checkpoint import checkpoint
 
-from tests.cases import OPTIMIZERS, STUDENTS, C, D, InputWeigher, Shifter, stream
+from tests.cases import (
+    OPTIMIZERS,
+    STUDENTS,
+    C,
+    D,
+    InputWeigher,
+    Shifter,
+    convolutional,
+    stream,
+)
 from tests.cases import build as of_the_table
 from tutelage.distributed.batch_norm import batch_norm_over
 from tutelage.distributed.groups import Group, Processes, SingleProcess, empty_like, even
@@ -102,6 +112,8 @@ def build(name: str) -> nn.Module:
     if name in STUDENTS:
         return of_the_table(name)
     torch.manual_seed(0)
+    if name == "sync batch norm":
+        return convolutional(nn.SyncBatchNorm(4)).double()
     if name == "norms":
         return nn.Sequential(nn.Linear(D, 6), nn.Tanh(), Norms(), nn.Linear(6, C)).double()
     return Experts().double()
@@ -210,14 +222,15 @@ def normalised() -> Iterator[tuple[str, Case]]:
         "tried plain step": Lookahead(mode="virtual"),
         "judged by the next": Lookahead(evaluate_on="next"),
         "unrolled": Unrolled(2),
-        "replayed": Replayed(3, memory="log"),
+        "replayed": Replayed(2),
         "undone": Reversible(2),
         "implicit": Implicit(Neumann(terms=4, scale=0.1)),
     }
     case = Case(Lookahead(), student="norms", wrapper="sync")
-    for place, (name, signal) in enumerate(signals.items()):
-        for teacher in list(TEACHERS)[place % 3 : -1 : 3]:
-            yield f"norms: {name}, {teacher}", case._replace(signal=signal, teacher=teacher)
+    for (name, signal), teacher in zip(
+        signals.items(), cycle(list(TEACHERS)[:-1]), strict=False
+    ):
+        yield f"norms: {name}, {teacher}", case._replace(signal=signal, teacher=teacher)
     for reward in (GradientAlignment(), NextStepLoss("held-out", "none")):
         name = f"norms: {type(reward).__name__}"
         yield name, case._replace(signal=reward, teacher="by ids")
@@ -235,6 +248,8 @@ def normalised() -> Iterator[tuple[str, Case]]:
         case._replace(signal=Lookahead(layers="last"), optimizer="adam"),
     )
     yield "norms: clipped", case._replace(signal=Replayed(2), max_norm=0.3)
+    sync = case._replace(student="sync batch norm", wrapper="none")
+    yield "norms: SyncBatchNorm", sync._replace(signal=Reversible(2))
     yield "norms: ddp", case._replace(student="batch norm", wrapper="ddp and sync")
 
 
@@ -404,6 +419,12 @@ def normalised_alike(rank: int | None) -> list[dict[str, Any]]:
     return found
 
 
+def by_own_rows(rank: int) -> Tensor:
+    """Batch normalisation without ``sync_batch_norm`` of two rows that each process has."""
+    with batch_norm_over(Group()):
+        return nn.BatchNorm1d(1)(torch.tensor([[5.0 * rank], [5.0 * rank + 2]])).detach()
+
+
 def overflowing(rank: int, wrapper: str) -> dict[str, Any]:
     """A scaled step of which one process alone sees the numbers that are too large."""
     student, processes = wrapped(build("relu network"), wrapper)
@@ -468,7 +489,7 @@ def main(rank: int, store: str, out: str) -> None:
     found: dict[str, Any] = {name: trained(case, rank) for name, case in cases()}
     found |= {"ending": ending(rank), "refused": refused(rank), "messages": messages()}
     found |= {"statistics": statistics(rank), "aligned": aligned(rank)}
-    found |= {"normalised": normalised_alike(rank)}
+    found |= {"normalised": normalised_alike(rank), "by own rows": by_own_rows(rank)}
     found |= {f"overflow {how}": overflowing(rank, how) for how in ("ddp", "none", "fsdp")}
     torch.save(found, out)
     dist.destroy_process_group()

@@ -15,25 +15,50 @@ from tutelage.precision import wide
 _ALONE = F.batch_norm
 
 
+_OPEN: list[Processes] = []
+"""of the blocks of ``batch_norm_over`` that are open"""
+
+
 @contextmanager
 def batch_norm_over(processes: Processes) -> Iterator[None]:
-    """Normalise inside by the rows of all processes if they have ``sync_batch_norm``.
+    """Normalise by the rows of all processes inside.
 
-    Backward passes with activation checkpoints belong inside, too. All processes have to call
-    the same layers in the same order.
+    So does ``SyncBatchNorm``, and with ``sync_batch_norm`` all batch normalisation. Backward
+    passes of activation checkpoints belong inside, too. All processes have to call the same
+    layers in the same order.
     """
-    before = F.batch_norm, nn.SyncBatchNorm.forward
-    F.batch_norm = partial(batch_norm, processes) if processes.sync_batch_norm else _ALONE
-    nn.SyncBatchNorm.forward = _BatchNorm.forward  # whose own has no second derivative
+    together = partial(batch_norm, processes) if processes.size > 1 else _ALONE
+
+    def forward(module: nn.SyncBatchNorm, input: Tensor) -> Tensor:
+        # torch's own has no second derivative
+        with _exchanged(F, "batch_norm", together):
+            return _BatchNorm.forward(module, input)
+
+    usual = together if processes.sync_batch_norm else _ALONE
+    _OPEN.append(processes)
+    try:
+        with (
+            _exchanged(F, "batch_norm", usual),
+            _exchanged(nn.SyncBatchNorm, "forward", forward),
+        ):
+            yield
+    finally:
+        _OPEN.pop()
+
+
+@contextmanager
+def _exchanged(home: object, name: str, function: object) -> Iterator[None]:
+    before = getattr(home, name)
+    setattr(home, name, function)
     try:
         yield
     finally:
-        F.batch_norm, nn.SyncBatchNorm.forward = before
+        setattr(home, name, before)
 
 
 def is_synchronised() -> bool:
     """Whether batch normalisation is by the rows of several processes here."""
-    return F.batch_norm is not _ALONE
+    return bool(_OPEN) and _OPEN[-1].size > 1
 
 
 def batch_norm(

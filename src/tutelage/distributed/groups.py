@@ -85,7 +85,7 @@ class Group:
             behind, as ``DistributedDataParallel`` and ``fully_shard`` do. False: nothing does.
         sync_batch_norm: Whether the student's batch normalisation, in a tutor's steps, is by
             the statistics of all processes' rows, as one process has them. Costs an all-reduce
-            for each layer and pass, also in derivatives. False: by each process's own rows.
+            for each layer and pass, also in derivatives. False: ``SyncBatchNorm`` alone is.
     """
 
     group: dist.ProcessGroup | None = None

@@ -103,8 +103,11 @@ def uses_batch_statistics(module: nn.Module) -> bool:
 
 def shares_statistics(processes: Processes, student: nn.Module) -> bool:
     """Whether several processes normalise by the statistics of one batch."""
-    together = processes.sync_batch_norm and processes.size > 1
-    return together and any(map(uses_batch_statistics, student.modules()))
+    if processes.size == 1:
+        return False
+    every = processes.sync_batch_norm
+    norms = filter(uses_batch_statistics, student.modules())
+    return any(every or isinstance(norm, nn.SyncBatchNorm) for norm in norms)
 
 
 def scales_by_frequency(module: nn.Module) -> bool:

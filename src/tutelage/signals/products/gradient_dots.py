@@ -65,8 +65,8 @@ class Alignment(DotProducts):
         together = shares_statistics(problem.processes, problem.student.module)
         if together and self.method == "ghost":
             raise ValueError(
-                "Alignment('ghost') reads the passes of one process, but with sync_batch_norm "
-                "its rows depend on those of others: use Alignment('forward')."
+                "Alignment('ghost') reads the passes of one process, but each row depends "
+                "on those of others by batch normalisation: use Alignment('forward')."
             )
         if problem.micro_batch is not None and self.method == "ghost":
             reason = "Alignment('ghost') reads one pass over all rows; 'forward' does not"
