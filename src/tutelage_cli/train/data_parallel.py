@@ -56,6 +56,13 @@ SHARED = (
 """teachers whose result does not depend on which process has which rows"""
 
 
+TAKE_NONE = (
+    "Write x.flatten(1) in place of x.view(len(x), -1), which fails where a process gets none "
+    "of a batch of few examples; or start fewer processes"
+)
+"""the way out for a student that fails on inputs of no rows"""
+
+
 class StepShare(NamedTuple):
     """What a process needs for its share of a step."""
 
@@ -165,7 +172,8 @@ def take_part() -> int:
             if _has_lost_a_process(error):
                 return LOST
             who = f"Process {process_rank()} of torchrun's (RANK)"
-            raise UsageError(f"{who} cannot go on: {first_line(error)}") from error
+            way = f". {TAKE_NONE}." if "0 elements" in str(error) else ""
+            raise UsageError(f"{who} cannot go on: {first_line(error)}{way}") from error
 
 
 def _take_shares() -> int:

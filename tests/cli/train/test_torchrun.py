@@ -60,6 +60,15 @@ def build(classes, channels, size):
     return Double(nn.Flatten(), *hidden)
 
 
+class Viewing(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.view(len(x), -1))
+
+
+def viewing(classes, channels, size):
+    return Viewing(channels * size**2, classes)
+
+
 def normalised(classes, channels, size):
     images = nn.Conv2d(channels, 3, 5, stride=3), nn.BatchNorm2d(3), nn.ReLU()
     hidden = nn.Linear(3 * ((size - 2) // 3) ** 2, 16), nn.BatchNorm1d(16), nn.Tanh()
@@ -265,6 +274,16 @@ def test_what_cannot_be_divided_is_refused(tmp_path, monkeypatch, options, parts
         monkeypatch.setenv(name, value)
     one_line(run("train", *options), *parts)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_student_that_fails_without_rows_is_refused_where_a_process_may_get_none(
+    words, monkeypatch
+):
+    place = {"WORLD_SIZE": "16", "RANK": "0", "MASTER_ADDR": "", "MASTER_PORT": ""}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    said = ["15 examples only", "16 processes", "0 elements", "x.flatten(1)", "--batch-size"]
+    one_line(run(*words, "run", "--student", "net.py:viewing", "--held-out", "20"), *said)
 
 
 def test_a_teacher_that_mixes_examples_is_refused(monkeypatch):
