@@ -88,7 +88,7 @@ def batch_norm(
     parts = processes.all_reduce(place.to(x).outer(row))  # a row of each process
     counts, means, squares = parts.split([1, channels, channels], 1)
     count = counts.sum()
-    if x.device.type == "cpu" and count == 1:  # reading a GPU waits for it
+    if values < 2 and count == 1:  # reading it waits for a GPU
         raise ValueError(
             "Expected more than 1 value per channel when training, got one in all processes"
         )
@@ -99,7 +99,7 @@ def batch_norm(
         if running is not None:
             with torch.no_grad():
                 running.lerp_(new.detach().to(running), momentum)
-    found = (x - mean.view(shape)) * (variance + eps).rsqrt().view(shape)
-    found = found if weight is None else found * weight.view(shape)
-    found = found if bias is None else found + bias.view(shape)
-    return found.to(input.dtype)
+    scale = (variance + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    return torch.addcmul(shift.view(shape), x, scale.view(shape)).to(input.dtype)
