@@ -93,6 +93,13 @@ class Norms(nn.Module):
         return self.evaluated(both).tanh()
 
 
+class WithoutFirst(InputWeigher):
+    """Gives the first row of a batch no weight: recorded passes of its process show nothing."""
+
+    def weigh(self, prepared, observation) -> Tensor:
+        return super().weigh(prepared, observation) * (prepared.ids % 6 > 0)
+
+
 class ByIds(nn.Module):
     """Samples, from ids alone, whether to move an example: the same in any process."""
 
@@ -136,6 +143,7 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "attached": lambda student: tapping(student, attached=True),
     "centred": lambda student: tapping(student, level="centred"),
     "dynamic loss": lambda _: DynamicLoss(C).double(),
+    "without first": lambda _: WithoutFirst().double(),
     "by ids": lambda _: ByIds().double(),
 }
 
@@ -247,6 +255,8 @@ def normalised() -> Iterator[tuple[str, Case]]:
         "norms: last layer, adam",
         case._replace(signal=Lookahead(layers="last"), optimizer="adam"),
     )
+    last = case._replace(signal=Lookahead(layers="last"), teacher="without first")
+    yield "norms: last layer, rows without weight", last
     yield "norms: clipped", case._replace(signal=Replayed(2), max_norm=0.3)
     sync = case._replace(student="sync batch norm", wrapper="none")
     yield "norms: SyncBatchNorm", sync._replace(signal=Reversible(2))
