@@ -12,6 +12,8 @@ from torch.nn.utils import parametrizations
 from torch.optim import SGD
 
 from tests.cases import C, D, InputWeigher, Seen, stream
+from tutelage.distributed.batch_norm import batch_norm_over
+from tutelage.distributed.groups import SingleProcess
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.decompositions import FORMULAS
 from tutelage.losses.objectives import cross_entropy
@@ -241,6 +243,17 @@ def test_dot_products_need_no_second_derivative(name) -> None:
     made, batch = between(Calls(WITHOUT[name][0]))().double(), batches()[0]
     v = {k: torch.randn_like(p) for k, p in made.named_parameters()}
     require_dots(made, batch, v)
+
+
+def test_rows_one_by_one_are_refused_where_processes_normalise_together() -> None:
+    made, batch = between(Calls(WITHOUT["no second derivative"][0]))().double(), batches()[0]
+    v = {k: torch.randn_like(p) for k, p in made.named_parameters()}
+    together = SingleProcess(size=2, sync_batch_norm=True)
+    with (
+        batch_norm_over(together),
+        pytest.raises(UnsupportedStudentError, match="each row takes a backward pass"),
+    ):
+        gradient_dots(made, batch, v, method="forward")
 
 
 def ctc(logits: Tensor, targets: Tensor) -> Tensor:

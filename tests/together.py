@@ -1,6 +1,7 @@
 """One of two processes that train a student together; run by ``test_processes.py``."""
 
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch
@@ -10,10 +11,21 @@ from torch.amp import GradScaler
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
+from torch.utils.checkpoint import checkpoint
 
-from tests.cases import OPTIMIZERS, STUDENTS, C, D, InputWeigher, Shifter, stream
+from tests.cases import (
+    OPTIMIZERS,
+    STUDENTS,
+    C,
+    D,
+    InputWeigher,
+    Shifter,
+    convolutional,
+    stream,
+)
 from tests.cases import build as of_the_table
-from tutelage.distributed.groups import Group, Processes, empty_like, even
+from tutelage.distributed.batch_norm import batch_norm_over
+from tutelage.distributed.groups import Group, Processes, SingleProcess, empty_like, even
 from tutelage.errors import UnsupportedStudentError
 from tutelage.signals import (
     GradientAlignment,
@@ -26,8 +38,13 @@ from tutelage.signals import (
     Signal,
     Unrolled,
 )
-from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
-from tutelage.teachers import DynamicLoss, InternalState, Plain
+from tutelage.signals.products import (
+    Alignment,
+    DoubleBackward,
+    FiniteDifference,
+    ForwardOverReverse,
+)
+from tutelage.teachers import Aligned, DynamicLoss, InternalState, Plain
 from tutelage.training.step_strategy import AmpStep, PlainStep
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, PreparedBatch, as_prepared
@@ -55,6 +72,34 @@ class Experts(nn.Module):
         return out
 
 
+class Norms(nn.Module):
+    """Batch normalisations of each kind, two of them side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cumulative = nn.BatchNorm1d(6, momentum=None)
+        self.untracked = nn.BatchNorm1d(2, track_running_stats=False)
+        self.images = nn.BatchNorm2d(2, momentum=0.3)
+        self.plain = nn.BatchNorm1d(6, affine=False)
+        self.aside = nn.SyncBatchNorm(6)
+        self.evaluated = nn.BatchNorm1d(6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = self.cumulative(x)
+        words = self.untracked(flat.unflatten(1, (2, 3)))
+        images = self.images(words.tanh().unsqueeze(3)).flatten(1)
+        both = self.plain(images.tanh() + x) + checkpoint(self.aside, flat, use_reentrant=False)
+        self.evaluated.training = False
+        return self.evaluated(both).tanh()
+
+
+class WithoutFirst(InputWeigher):
+    """Gives the first row of a batch no weight: recorded passes of its process show nothing."""
+
+    def weigh(self, prepared, observation) -> Tensor:
+        return super().weigh(prepared, observation) * (prepared.ids % 6 > 0)
+
+
 class ByIds(nn.Module):
     """Samples, from ids alone, whether to move an example: the same in any process."""
 
@@ -74,6 +119,10 @@ def build(name: str) -> nn.Module:
     if name in STUDENTS:
         return of_the_table(name)
     torch.manual_seed(0)
+    if name == "sync batch norm":
+        return convolutional(nn.SyncBatchNorm(4)).double()
+    if name == "norms":
+        return nn.Sequential(nn.Linear(D, 6), nn.Tanh(), Norms(), nn.Linear(6, C)).double()
     return Experts().double()
 
 
@@ -94,6 +143,7 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "attached": lambda student: tapping(student, attached=True),
     "centred": lambda student: tapping(student, level="centred"),
     "dynamic loss": lambda _: DynamicLoss(C).double(),
+    "without first": lambda _: WithoutFirst().double(),
     "by ids": lambda _: ByIds().double(),
 }
 
@@ -142,6 +192,7 @@ def cases() -> Iterator[tuple[str, Case]]:
         yield f"centred, cut {cut}", Case(Replayed(2), "centred", cut=cut)
     yield from experts()
     yield from other_wrappers()
+    yield from normalised()
 
 
 def experts() -> Iterator[tuple[str, Case]]:
@@ -168,6 +219,48 @@ def other_wrappers() -> Iterator[tuple[str, Case]]:
         yield f"{wrapper}: adam", Case(Lookahead(), optimizer="adamw", wrapper=wrapper)
         yield f"{wrapper}: clipped", Case(Lookahead(), wrapper=wrapper, max_norm=0.3)
         yield f"{wrapper}: reward", Case(GradientAlignment(), "by ids", wrapper=wrapper)
+
+
+def normalised() -> Iterator[tuple[str, Case]]:
+    """Batch normalisation by the rows of both processes."""
+    signals = {
+        "one step": Lookahead(),
+        "last layer": Lookahead(layers="last"),
+        "tried step": Lookahead(mode="restep"),
+        "tried plain step": Lookahead(mode="virtual"),
+        "judged by the next": Lookahead(evaluate_on="next"),
+        "unrolled": Unrolled(2),
+        "replayed": Replayed(2),
+        "undone": Reversible(2),
+        "implicit": Implicit(Neumann(terms=4, scale=0.1)),
+    }
+    case = Case(Lookahead(), student="norms", wrapper="sync")
+    for (name, signal), teacher in zip(
+        signals.items(), cycle(list(TEACHERS)[:-1]), strict=False
+    ):
+        yield f"norms: {name}, {teacher}", case._replace(signal=signal, teacher=teacher)
+    for reward in (GradientAlignment(), NextStepLoss("held-out", "none")):
+        name = f"norms: {type(reward).__name__}"
+        yield name, case._replace(signal=reward, teacher="by ids")
+    products = FiniteDifference(size=1e-4), Alignment("difference"), Alignment("one-sided")
+    for product in (ForwardOverReverse(), *products):
+        name = f"norms: product {product}"
+        yield name, case._replace(signal=Reversible(2, product=product))
+    for signal in (Lookahead(), Reversible(2)):
+        name = f"norms: {type(signal).__name__}, all on one"
+        yield name, case._replace(signal=signal, cut="all on one", teacher="taps")
+    yield "norms: images, all on one", case._replace(student="batch norm", cut="all on one")
+    yield "norms: adam", case._replace(optimizer="adam")
+    yield (
+        "norms: last layer, adam",
+        case._replace(signal=Lookahead(layers="last"), optimizer="adam"),
+    )
+    last = case._replace(signal=Lookahead(layers="last"), teacher="without first")
+    yield "norms: last layer, rows without weight", last
+    yield "norms: clipped", case._replace(signal=Replayed(2), max_norm=0.3)
+    sync = case._replace(student="sync batch norm", wrapper="none")
+    yield "norms: SyncBatchNorm", sync._replace(signal=Reversible(2))
+    yield "norms: ddp", case._replace(student="batch norm", wrapper="ddp and sync")
 
 
 def part(batch: Batch, cut: int, rank: int) -> Batch:
@@ -211,6 +304,7 @@ def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
     return {
         "student": state.params,
         "teacher": learned,
+        "statistics": state.buffers,
         "losses": torch.tensor(losses),
         "judged": torch.tensor(judged),
     }
@@ -224,6 +318,10 @@ def wrapped(student: nn.Module, how: str) -> tuple[nn.Module, Processes | None]:
         return DistributedDataParallel(student, find_unused_parameters=True), None
     if how == "none":
         return student, Group(averages=False)
+    if how == "sync":
+        return student, Group(averages=False, sync_batch_norm=True)
+    if how == "ddp and sync":
+        return DistributedDataParallel(student), Group(sync_batch_norm=True)
     for layer in student.children():
         if list(layer.parameters()):
             fully_shard(layer)
@@ -258,6 +356,11 @@ def refused(rank: int) -> list[str]:
         list(even([next(stream())] if rank == 0 else [], Group()))
     except ValueError as error:
         said.append(str(error))
+    try:
+        with batch_norm_over(Group(sync_batch_norm=True)):
+            nn.BatchNorm1d(2)(torch.ones(1 - rank, 2))
+    except ValueError as error:
+        said.append(str(error))
     student = DistributedDataParallel(build("relu network"), static_graph=True)
     teacher = InputWeigher().double()
     optimizer, learner = SGD(student.parameters(), lr=0.1), SGD(teacher.parameters(), lr=0.1)
@@ -283,6 +386,53 @@ def statistics(rank: int) -> dict[str, Tensor]:
         tutor.step(part(next(batches), 4, rank))
     student(next(batches).inputs)
     return dict(student.named_buffers())
+
+
+def aligned(rank: int | None) -> dict[str, Any]:
+    """Weights [L, 3] of three steps by held-out gradients, and the student after."""
+    student, processes = build("norms"), None
+    if rank is not None:
+        student, processes = wrapped(student, "sync")
+    optimizer = SGD(student.parameters(), lr=0.1)
+    tutor, batches, weights = (
+        Tutor(student, optimizer, Aligned(), processes=processes),
+        stream(),
+        [],
+    )
+    for _ in range(LONG):
+        batch, held_out = next(batches), next(batches)
+        if rank is not None:
+            batch, held_out = part(batch, 4, rank), part(held_out, 2, rank)
+        weights.append(tutor.step(batch, held_out).weights)
+    return {"student": tutor.problem.student.state().params, "weights": torch.stack(weights, 1)}
+
+
+def normalised_alike(rank: int | None) -> list[dict[str, Any]]:
+    """Batch normalisation of inputs far from zero: outputs, gradients and statistics."""
+    own = slice(None) if rank is None else slice(0, 5) if rank == 0 else slice(5, None)
+    processes, found = SingleProcess() if rank is None else Group(sync_batch_norm=True), []
+    for dtype, sides in ((torch.float32, ()), (torch.float32, (3,)), (torch.bfloat16, (2, 2))):
+        torch.manual_seed(0)
+        x = (torch.randn(8, 4, *sides) * 3 + 200).to(dtype)[own].requires_grad_()
+        target = torch.randn(8, 4, *sides)[own]
+        norm = (nn.BatchNorm1d if len(sides) < 2 else nn.BatchNorm2d)(4)
+        with batch_norm_over(processes), torch.autocast("cpu", enabled=dtype != torch.float32):
+            out = norm(x)
+            (out.float() * target).sum().backward()
+        norm.eval()
+        with batch_norm_over(processes):  # no process waits for another in evaluation mode
+            evaluated = norm(x.float()) if rank != 1 else target
+        values = {"out": out.detach(), "x": x.grad, "evaluated": evaluated.detach()}
+        grads = {k: p.grad for k, p in norm.named_parameters() if p.grad is not None}
+        sums = processes.all_reduce_params(grads)
+        found.append({"rows": values, "sums": sums, "statistics": dict(norm.named_buffers())})
+    return found
+
+
+def by_own_rows(rank: int) -> Tensor:
+    """Batch normalisation without ``sync_batch_norm`` of two rows that each process has."""
+    with batch_norm_over(Group()):
+        return nn.BatchNorm1d(1)(torch.tensor([[5.0 * rank], [5.0 * rank + 2]])).detach()
 
 
 def overflowing(rank: int, wrapper: str) -> dict[str, Any]:
@@ -348,7 +498,8 @@ def main(rank: int, store: str, out: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     found: dict[str, Any] = {name: trained(case, rank) for name, case in cases()}
     found |= {"ending": ending(rank), "refused": refused(rank), "messages": messages()}
-    found |= {"statistics": statistics(rank)}
+    found |= {"statistics": statistics(rank), "aligned": aligned(rank)}
+    found |= {"normalised": normalised_alike(rank), "by own rows": by_own_rows(rank)}
     found |= {f"overflow {how}": overflowing(rank, how) for how in ("ddp", "none", "fsdp")}
     torch.save(found, out)
     dist.destroy_process_group()

@@ -31,6 +31,11 @@ class Processes(Protocol):
         ...
 
     @property
+    def sync_batch_norm(self) -> bool:
+        """Whether batch normalisation is by the rows of all processes."""
+        ...
+
+    @property
     def rank(self) -> int:
         """Of this process, from 0."""
         ...
@@ -56,6 +61,7 @@ class SingleProcess:
     rank: int = 0
     averages: bool = False
     size: int = 1
+    sync_batch_norm: bool = False
 
     def all_reduce(self, x: Tensor) -> Tensor:
         """The tensor itself."""
@@ -77,10 +83,14 @@ class Group:
         group: None: all.
         averages: Whether the student's wrapper leaves the mean of all processes' gradients
             behind, as ``DistributedDataParallel`` and ``fully_shard`` do. False: nothing does.
+        sync_batch_norm: Whether the student's batch normalisation, in a tutor's steps, is by
+            the statistics of all processes' rows, as one process has them. Costs an all-reduce
+            for each layer and pass, also in derivatives. False: ``SyncBatchNorm`` alone is.
     """
 
     group: dist.ProcessGroup | None = None
     averages: bool = True
+    sync_batch_norm: bool = False
 
     @property
     def rank(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tutelage.distributed.batch_norm import is_synchronised
 from tutelage.distributed.fsdp import without_gathering
 from tutelage.functional.activation_checkpoints import Checkpoint, checkpoints_of
 from tutelage.functional.calls import call_on
@@ -55,8 +56,10 @@ def replay(
             outputs = call_on(module, own, args, given)
         else:
             outputs = functional_call(module, own, args, given, tie_weights=False)
+    # all processes that normalise together check, also where one has checked alone
+    statistics = module not in _CHECKED or is_synchronised()
     for checkpoint in now.checkpoints:
-        checkpoint.require_unchanged(own, statistics=module not in _CHECKED)
+        checkpoint.require_unchanged(own, statistics=statistics)
     if now.checkpoints:
         _CHECKED.add(module)
     now.checkpoints.clear()  # they hold inputs, and this replay

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
+from tutelage.distributed.batch_norm import is_synchronised
+from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.derivatives import is_once_differentiable, missing_operator
 from tutelage.functional.differentiable import without_fast_path
 from tutelage.functional.recomputation import no_other_recomputation
@@ -53,7 +55,8 @@ def forward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
 def backward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
     """The same by double backward, ``d <g, v> / d u_i`` with ``g = d (sum u_i l_i) / d theta``.
 
-    It takes two backward passes; where an operator has no second derivative, one for each row.
+    It takes two backward passes; where an operator has no second derivative, one for each row,
+    which processes that normalise by one another's rows have different numbers of.
     """
     with torch.enable_grad():
         theta = leaves({k: params[k] for k in direction})
@@ -69,6 +72,12 @@ def backward_dots(losses: Losses, params: Params, direction: Params) -> Tensor:
             except RuntimeError as error:
                 if missing_operator(error) is None:
                     raise
+        if is_synchronised():
+            raise UnsupportedStudentError(
+                "An operator has neither a forward-mode nor a second derivative, so that each "
+                "row takes a backward pass, but batch normalisation is by the rows of several "
+                "processes. Use one process, or write the operator by others."
+            )
         rows = [reached_grad(one, theta, retain_graph=True) for one in found]
     zero = torch.zeros_like(found[0]).detach()
     return torch.stack([inner(row, direction).to(zero) if row else zero for row in rows])

@@ -8,6 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.utils.parametrize import is_parametrized
 
+from tutelage.distributed.groups import Processes
 from tutelage.errors import UsageError, require_known
 from tutelage.types import Params
 
@@ -98,6 +99,15 @@ def is_linear(module: nn.Module) -> bool:
 def uses_batch_statistics(module: nn.Module) -> bool:
     """Whether a module normalises by batch statistics."""
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+
+
+def shares_statistics(processes: Processes, student: nn.Module) -> bool:
+    """Whether several processes normalise by the statistics of one batch."""
+    if processes.size == 1:
+        return False
+    every = processes.sync_batch_norm
+    norms = filter(uses_batch_statistics, student.modules())
+    return any(every or isinstance(norm, nn.SyncBatchNorm) for norm in norms)
 
 
 def scales_by_frequency(module: nn.Module) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.bilevel import BilevelProblem
+from tutelage.distributed.batch_norm import batch_norm_over
 from tutelage.distributed.groups import ALONE
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.trees import detached, in_dtype, inner, leaves, plus, reached_grad
@@ -58,8 +59,9 @@ def facts_of(
     if several or (product is not None and product.by_differences):
         losses.append(lambda now, phi, step, _: _training_loss(problem, phi, now, step))
     call = state, phi, step, held_out
-    if any(_detaches(problem, loss, *call, bool(n)) for n, loss in enumerate(losses)):
-        facts["detached"] = 1.0
+    with batch_norm_over(ALONE):
+        if any(_detaches(problem, loss, *call, bool(n)) for n, loss in enumerate(losses)):
+            facts["detached"] = 1.0
     return facts
 
 

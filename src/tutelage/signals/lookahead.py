@@ -10,7 +10,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.taps import last_linear
 from tutelage.functional.trees import leaves, plus
-from tutelage.per_example.units import names_within
+from tutelage.per_example.units import names_within, shares_statistics
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, DotProducts, Product
 from tutelage.signals.signal import EvaluateOn, OneStep, gradient_of_updated
@@ -112,7 +112,10 @@ class Lookahead(OneStep):
         """Whether to record the step's passes."""
         if self.layers == "all":
             return self.product.records(problem)
-        return isinstance(self.product, DotProducts) and not is_attached(problem.teacher)
+        # reading a recording may fail in one process alone; then all would have to pass again
+        together = shares_statistics(problem.processes, problem.student.module)
+        only = not is_attached(problem.teacher) and not together
+        return isinstance(self.product, DotProducts) and only
 
     def __call__(
         self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch

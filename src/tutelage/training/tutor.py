@@ -8,8 +8,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from tutelage.bilevel import BilevelProblem
+from tutelage.distributed.batch_norm import batch_norm_over
 from tutelage.distributed.groups import Processes, processes_of
-from tutelage.functional.differentiable import require_learnable
+from tutelage.functional.differentiable import eager, require_learnable
 from tutelage.functional.optim import rule_for
 from tutelage.functional.portable_state import (
     load_optimizer_state,
@@ -19,6 +20,7 @@ from tutelage.functional.portable_state import (
 )
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import Objective, cross_entropy
+from tutelage.per_example.units import shares_statistics
 from tutelage.signals import OneStep, Signal
 from tutelage.teacher import uses_alignments, uses_progress
 from tutelage.teachers.plain import Plain
@@ -206,6 +208,12 @@ class Tutor:
                 "The teacher needs held-out examples at this step: give held_out (see "
                 "Tutor.wants_held_out)."
             )
+        if not shares_statistics(self.processes, self.problem.student.module):
+            return self._step(batch, held_out)
+        with eager(self.student), batch_norm_over(self.processes):
+            return self._step(batch, held_out)
+
+    def _step(self, batch: Batch, held_out: Batch | None) -> StepResult:
         batch = self._checked("batch", batch)
         held_out = self._checked("held_out", held_out) if self.wants_held_out else None
         if self.cautions is not None:

@@ -4,14 +4,18 @@ import hashlib
 import re
 
 import torch
+from torch import nn
 
 from tutelage.errors import UnsupportedStudentError, UsageError, in_one_line
 from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS
 from tutelage.training.tutor import Tutor
+from tutelage.types import Batch
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
+from tutelage_cli.runner.workers import process_count
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
+from tutelage_cli.train.data_parallel import TAKE_NONE
 from tutelage_cli.train.freeze import Notify
 from tutelage_cli.train.held_out import has_copies
 from tutelage_cli.train.material import (
@@ -132,6 +136,9 @@ def _check_arm(
         )
     # the last batch is the smallest, and a teacher step needs a held-out batch
     last = next(streams.train.epoch(0, len(streams.train) - 1))
+    fewest = min(len(last.ids), len(streams.held_out.draw(0).ids))
+    if fewest < process_count():
+        _check_no_rows(tutor.student, last, fewest)
     try:
         for _ in range(every):
             tutor.step(last, streams.held_out.draw(0) if tutor.wants_held_out else None)
@@ -140,6 +147,22 @@ def _check_arm(
     except FAULTS as error:
         raise UsageError(_error_message(arm, settings, material, error)) from error
     return tutor
+
+
+def _check_no_rows(student: nn.Module, batch: Batch, fewest: int) -> None:
+    """Refuse a student that cannot take the inputs of a process that gets none of a batch."""
+    mode = student.training
+    try:
+        with torch.no_grad():
+            student.eval()(batch.inputs[:0])
+    except FAULTS as error:
+        raise UsageError(
+            f"A batch has {fewest} example{'s' * (fewest != 1)} only, so that some of "
+            f"torchrun's {process_count()} processes get none, but the student fails on inputs "
+            f"of no rows: {in_one_line(error).rstrip('.')}. {TAKE_NONE}, or give another "
+            "--batch-size or --held-out."
+        ) from error
+    student.train(mode)
 
 
 def _error_message(

@@ -18,7 +18,6 @@ import joblib
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from tutelage.distributed import Group
@@ -55,6 +54,13 @@ SHARED = (
     Plain,
 )
 """teachers whose result does not depend on which process has which rows"""
+
+
+TAKE_NONE = (
+    "Write x.flatten(1) in place of x.view(len(x), -1), which fails where a process gets none "
+    "of a batch of few examples; or start fewer processes"
+)
+"""the way out for a student that fails on inputs of no rows"""
 
 
 class StepShare(NamedTuple):
@@ -94,7 +100,8 @@ class DataParallelTutor(Tutor):
     """a weak reference to the one that the other processes have"""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, processes=Group(averages=False), **options)
+        processes = Group(averages=False, sync_batch_norm=True)
+        super().__init__(*args, processes=processes, **options)
 
     def step(self, batch: Batch, held_out: Batch | None = None) -> StepResult:
         """Take a step with all processes; the result has all rows."""
@@ -119,7 +126,7 @@ def make_tutor(
 ) -> Tutor:
     """A tutor, of all processes once they are connected."""
     if process_count() > 1:
-        _require_separate_rows(student, teacher)
+        _require_shared(teacher)
     cls = DataParallelTutor if dist.is_initialized() else Tutor
     return cls(student, optimizer, teacher, *args, **options)
 
@@ -165,7 +172,8 @@ def take_part() -> int:
             if _has_lost_a_process(error):
                 return LOST
             who = f"Process {process_rank()} of torchrun's (RANK)"
-            raise UsageError(f"{who} cannot go on: {first_line(error)}") from error
+            way = f". {TAKE_NONE}." if "0 elements" in str(error) else ""
+            raise UsageError(f"{who} cannot go on: {first_line(error)}{way}") from error
 
 
 def _take_shares() -> int:
@@ -199,18 +207,11 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
     return batch._replace(inputs=inputs, targets=targets, ids=ids)
 
 
-def _require_separate_rows(student: nn.Module, teacher: nn.Module) -> None:
-    count = process_count()
-    where = f"torchrun divides each batch among {count} processes, but"
-    way = "leave out torchrun: --jobs trains several students at a time."
-    for name, part in student.named_modules():
-        if isinstance(part, _BatchNorm):
-            raise UsageError(
-                f"{where} the student's {name} is batch normalisation, which takes statistics "
-                f"of all rows. Give a --student without it, or {way}"
-            )
+def _require_shared(teacher: nn.Module) -> None:
     if not isinstance(teacher, SHARED):
         raise UsageError(
-            f"{where} the teacher {type(teacher).__name__} relates the rows of a batch to "
-            f"one another. Give another --teacher, or {way}"
+            f"torchrun divides each batch among {process_count()} processes, but the teacher "
+            f"{type(teacher).__name__} relates the rows of a batch to one another. Give "
+            "another --teacher, or leave out torchrun: --jobs trains several students at a "
+            "time."
         )

@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +32,53 @@ from tests.trained import (
 )
 from tutelage.errors import UsageError
 from tutelage.teachers import Mixup
+from tutelage.types import Batch
 from tutelage_cli import cli
+from tutelage_cli.data.batches import normalised, statistics
+from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train import student_training
-from tutelage_cli.train.data_parallel import make_tutor
+from tutelage_cli.train.arms import build_tutor
+from tutelage_cli.train.data_parallel import all_processes, make_tutor, take_part
+from tutelage_cli.train.names import BY_BATCH, TAUGHT_BY, USED_BY
+from tutelage_cli.train.settings import TrainSettings
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
 STUDENT = """from torch import nn
 
 
 class Double(nn.Module):
-    def __init__(self, inputs, classes):
+    def __init__(self, *parts):
         super().__init__()
-        hidden = nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, classes)
-        self.net = nn.Sequential(nn.Flatten(), *hidden).double()
+        self.net = nn.Sequential(*parts).double()
 
     def forward(self, x):
         return self.net(x.double())
 
 
 def build(classes, channels, size):
-    return Double(channels * size**2, classes)
+    hidden = nn.Linear(channels * size**2, 16), nn.Tanh(), nn.Linear(16, classes)
+    return Double(nn.Flatten(), *hidden)
+
+
+class Viewing(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.view(len(x), -1))
+
+
+def viewing(classes, channels, size):
+    return Viewing(channels * size**2, classes)
+
+
+def normalised(classes, channels, size):
+    images = nn.Conv2d(channels, 3, 5, stride=3), nn.BatchNorm2d(3), nn.ReLU()
+    hidden = nn.Linear(3 * ((size - 2) // 3) ** 2, 16), nn.BatchNorm1d(16), nn.Tanh()
+    return Double(*images, nn.Flatten(), *hidden, nn.Linear(16, classes))
+
+
+def convolutional(classes, channels, size):
+    first = nn.Conv2d(channels, 3, 3), nn.BatchNorm2d(3), nn.ReLU()
+    second = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten()
+    return Double(*first, *second, nn.Linear(4 * (size - 4) ** 2, classes))
 """
 DIGITS = ["--limit", "60", "--batch-size", "15", "--epochs", "3", "--seeds", "1", "--out"]
 """twelve steps in all"""
@@ -67,23 +96,23 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
     torch.set_num_threads(threads)
 
 
-def two_processes(words: Sequence[str]) -> list[int]:
-    """Start a command in two forks with the variables that torchrun sets; their ids."""
+def two_processes(command: Callable[[], int]) -> list[int]:
+    """Start a function in two forks with the variables that torchrun sets; their ids."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
 
     def act(rank: int) -> Callable[[], int]:
-        def command() -> int:
+        def placed() -> int:
             place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
             os.environ |= {
                 "WORLD_SIZE": "2",
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),
             } | place
-            return cli.main(words)
+            return command()
 
-        return command
+        return placed
 
     return [child(act(rank)) for rank in range(2)]
 
@@ -125,10 +154,69 @@ def numbers(value: Any) -> list[float]:
 
 def test_a_run_on_two_processes_is_that_of_one(words):
     options = ["--teacher", "margin-loss", "out-of-fold", "--controls", "cross-fitted"]
+    options += ["--student", "net.py:normalised"]
     assert run(*words, "one", *options, "--jobs", "1").code == 0
-    started = two_processes([*words, "two", *options])
+    started = two_processes(partial(cli.main, [*words, "two", *options]))
     assert [ended(pid, within=120) for pid in started] == [0, 0]
     assert_alike(Path("one"), Path("two"))
+
+
+def steps_of(arm: str, settings: TrainSettings) -> dict[str, Any]:
+    """Four steps of an arm, one of them on a single row: what came of them."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (24, 1, 8, 8), generator=generator).to(torch.uint8)
+    labels, ids = torch.arange(24) % 3, torch.arange(24)
+    data = ImageSet(images, labels, ids, ("a", "b", "c"), "some")
+    inputs = normalised(images, *statistics(data))
+    tutor = build_tutor(arm, 0, data, settings, 4)
+    batches = [
+        Batch(inputs[rows], labels[rows], ids[rows], seed)
+        for seed, rows in enumerate(ids.split([7, 6, 1, 5, 3, 2]))
+    ]
+    results = [
+        tutor.step(batch, batches[4 + number % 2] if tutor.wants_held_out else None)
+        for number, batch in enumerate(batches[:4])
+    ]
+    rows = {
+        name: torch.cat([getattr(result, name) for result in results])
+        for name in ("losses", "weights", "ids")
+    }
+    modules = {"student": tutor.student, "teacher": tutor.teacher}
+    return {"rows": rows} | {k: tensors(part.state_dict()) for k, part in modules.items()}
+
+
+ARMS = [
+    *((arm, None) for arm in TAUGHT_BY if arm not in BY_BATCH),
+    *((arm, "last") for arm in USED_BY["layers"]),
+]
+
+
+@pytest.mark.usefixtures("words")
+def test_every_teacher_teaches_batch_normalised_students_as_in_one_process() -> None:
+    settings = TrainSettings(
+        student="net.py:convolutional", teacher_every=2, unroll_steps=2, momentum=0.9
+    )
+
+    def arms() -> dict[Any, Any]:
+        return {
+            (arm, layers): steps_of(arm, replace(settings, layers=layers))
+            for arm, layers in ARMS
+        }
+
+    def command() -> int:
+        if int(os.environ["RANK"]):
+            return take_part()
+        with all_processes(Path("run")):
+            torch.save(arms(), "found.pt")
+        return 0
+
+    started = two_processes(command)
+    assert [ended(pid, within=120) for pid in started] == [0, 0]
+    found = torch.load("found.pt")
+    for arm, want in arms().items():
+        for part, values in want.items():
+            if values:
+                close(found[arm][part], values, 1e-6)
 
 
 def test_a_run_whose_first_process_is_killed_ends_and_goes_on_under_torchrun(
@@ -138,7 +226,7 @@ def test_a_run_whose_first_process_is_killed_ends_and_goes_on_under_torchrun(
     assert run(*words, "one", *options, "--jobs", "1").code == 0
     monkeypatch.setattr(student_training, "POLL_EVERY", -1.0)
     monkeypatch.setattr(student_training, "SAVE_EVERY", -1.0)  # saves after each step
-    first, other = two_processes([*words, "two", *options])
+    first, other = two_processes(partial(cli.main, [*words, "two", *options]))
     state = Path("two/students/margin-loss-seed0/checkpoint/state.pt")
     while not state.exists():
         assert ended(first, within=0) is None
@@ -173,7 +261,6 @@ def test_wrong_use_is_said_once_and_no_process_is_left(tmp_path):
         (["--backend", "ray"], ["--backend ray", "2 processes"]),
         (["--device", "cuda:1"], ["--device cuda:1", "give --device cuda"]),
         (["--teacher", "self-paced"], ["--teacher self-paced", "rows of a batch"]),
-        (["--student", "cnn"], ["bn1 is batch normalisation", "--student", "--jobs"]),
     ],
 )
 def test_what_cannot_be_divided_is_refused(tmp_path, monkeypatch, options, parts):
@@ -187,6 +274,16 @@ def test_what_cannot_be_divided_is_refused(tmp_path, monkeypatch, options, parts
         monkeypatch.setenv(name, value)
     one_line(run("train", *options), *parts)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_student_that_fails_without_rows_is_refused_where_a_process_may_get_none(
+    words, monkeypatch
+):
+    place = {"WORLD_SIZE": "16", "RANK": "0", "MASTER_ADDR": "", "MASTER_PORT": ""}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    said = ["15 examples only", "16 processes", "0 elements", "x.flatten(1)", "--batch-size"]
+    one_line(run(*words, "run", "--student", "net.py:viewing", "--held-out", "20"), *said)
 
 
 def test_a_teacher_that_mixes_examples_is_refused(monkeypatch):

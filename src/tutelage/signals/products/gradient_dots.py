@@ -16,6 +16,7 @@ from tutelage.per_example import (
     forward_difference_dots,
     forward_dots,
 )
+from tutelage.per_example.units import shares_statistics
 from tutelage.precision import FULL, wide
 from tutelage.signals.products.row_dots import (
     DotProducts,
@@ -60,7 +61,13 @@ class Alignment(DotProducts):
         return self.method in ("difference", "one-sided")
 
     def check(self, problem: BilevelProblem) -> None:
-        """Refuse micro-batches for ``"ghost"``."""
+        """Refuse micro-batches and batch statistics of several processes for ``"ghost"``."""
+        together = shares_statistics(problem.processes, problem.student.module)
+        if together and self.method == "ghost":
+            raise ValueError(
+                "Alignment('ghost') reads the passes of one process, but each row depends "
+                "on those of others by batch normalisation: use Alignment('forward')."
+            )
         if problem.micro_batch is not None and self.method == "ghost":
             reason = "Alignment('ghost') reads one pass over all rows; 'forward' does not"
             raise ValueError(f"micro_batch={problem.micro_batch} does not work here: {reason}.")
