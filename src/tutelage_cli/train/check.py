@@ -10,6 +10,7 @@ from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.mapped import chunks
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.freeze import Notify
@@ -84,7 +85,8 @@ def fingerprint(source: Source) -> str:
     trusted = () if source.trusted is None else (source.trusted,)
     for part in (source.splits.train, source.splits.test, *trusted):
         for tensor in part.tensors():
-            digest.update(tensor.numpy().tobytes())
+            for rows in chunks(tensor):
+                digest.update(rows.numpy().tobytes())
     if source.contents is not None and has_copies(source.contents):
         digest.update(b"copies of what judges are left out")  # earlier releases had them
     if source.given is not None:
