@@ -1,6 +1,6 @@
 """Labelled feature vectors."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,10 +113,15 @@ def feature_statistics(
     """Mean and standard deviation of every feature, in float64 inside."""
     if not len(examples):
         raise UsageError(f"{examples.name} has no rows to take the mean of.")
-    features, count = examples.features, len(examples)
-    sums = [rows.double().sum(0) for rows in features.split(_AT_ONCE)]
-    mean = torch.stack(sums).sum(0) / count
-    squares = [((rows.double() - mean) ** 2).sum(0) for rows in features.split(_AT_ONCE)]
-    std = (torch.stack(squares).sum(0) / count).sqrt()
+
+    def mean_of(term: Callable[[Tensor], Tensor]) -> Tensor:
+        count, width = examples.features.shape
+        sums = torch.empty(-(-count // _AT_ONCE), width, dtype=torch.float64)
+        for place, rows in enumerate(examples.features.split(_AT_ONCE)):
+            sums[place] = term(rows.double()).sum(0)
+        return sums.sum(0) / count
+
+    mean = mean_of(lambda rows: rows)
+    std = mean_of(lambda rows: (rows - mean) ** 2).sqrt()
     flat = std <= _LEAST * std.max()
     return mean.float(), torch.where(flat, torch.ones_like(std), std).float()
