@@ -30,6 +30,7 @@ from tutelage_cli.data.mapped import (
     with_channels,
 )
 from tutelage_cli.data.sources import read
+from tutelage_cli.train import evaluation
 from tutelage_cli.train.check import fingerprint
 from tutelage_cli.train.material import read_source, seed_material
 from tutelage_cli.train.settings import TrainSettings
@@ -140,8 +141,16 @@ def test_worker_processes_get_the_name_of_the_file(tmp_path):
 
 
 @pytest.mark.usefixtures("report_in_a_word")
-def test_a_run_on_mapped_images_gives_the_same_result(tmp_path, large):
-    data = pictures(tmp_path / "a")
+def test_a_run_on_mapped_images_gives_the_same_result(tmp_path, large, monkeypatch):
+    data, copied = pictures(tmp_path / "a"), []
+    read_rows = MappedFile.__getitem__
+
+    def counted(file, rows):
+        copied.append(len(rows))
+        return read_rows(file, rows)
+
+    monkeypatch.setattr(MappedFile, "__getitem__", counted)
+    monkeypatch.setattr(evaluation, "EVAL_BATCH_SIZE", 10)
     for out in ("mapped", "memory"):
         assert run("train", data, *QUICK, "--out", tmp_path / out).code == 0
         large(False)
@@ -150,6 +159,7 @@ def test_a_run_on_mapped_images_gives_the_same_result(tmp_path, large):
         torch.load(tmp_path / out / "students/untaught-seed0/checkpoint/state.pt")
         for out in ("mapped", "memory")
     )
+    assert max(copied) == 10  # of 60: never more than a batch
     student, wanted = one["tutor"]["student"], other["tutor"]["student"]
     assert all(student[name].equal(wanted[name]) for name in wanted)
 
