@@ -51,12 +51,12 @@ class MappedFile:
         return found
 
     def map(self) -> mmap.mmap:
-        """The bytes; the file is in use from then on."""
+        """The bytes of the file, which is in use from then on."""
         if self._map is None:
             size = math.prod(self.shape) * np.dtype(self.dtype).itemsize
             try:
                 with self.path.open("rb") as file:
-                    mark_in_use(file)
+                    _locked(file)
                     if os.fstat(file.fileno()).st_size != size:
                         raise OSError(f"not {size} bytes")
                     self._map = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
@@ -191,7 +191,7 @@ class ArrayWriter:
         self._stored.remove_at_exit()
         self._file = self._stored.path.open("wb")
         weakref.finalize(self, self._file.close)
-        mark_in_use(self._file)
+        _locked(self._file)
 
     def append(self, rows: np.ndarray) -> None:
         """Write [k, ...] rows, expanded to the shape of a row."""
@@ -256,13 +256,8 @@ def _no_room(size: int, folder: Path, reason: str) -> UsageError:
     )
 
 
-def mark_in_use(file: IO[bytes]) -> None:
-    """Mark a file as in use until it and its maps are closed, where the system can."""
-    _locked(file, "LOCK_SH")
-
-
 def in_use(path: Path) -> bool:
-    """Whether a process has marked a file."""
+    """Whether a process maps or writes a file, where the system knows."""
     try:
         with path.open("rb") as file:
             return not _locked(file, "LOCK_EX")
@@ -270,8 +265,8 @@ def in_use(path: Path) -> bool:
         return False
 
 
-def _locked(file: IO[bytes], kind: str) -> bool:
-    # a map has the file's descriptor, and the lock with it
+def _locked(file: IO[bytes], kind: str = "LOCK_SH") -> bool:
+    # until the file and its maps, which share the lock, are closed
     try:
         fcntl: Any = import_module("fcntl")
         fcntl.flock(file, getattr(fcntl, kind) | fcntl.LOCK_NB)
