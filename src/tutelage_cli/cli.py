@@ -95,6 +95,7 @@ def command(args: Train | Inspect | Report | Commentary | List) -> int:
 
 def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     """Parse the command line; prints help, or a mistake, and exits where needed."""
+    _refuse_empty(words)
     flags = train_flags(base_settings(words))
     commands = (
         Annotated[
@@ -107,6 +108,16 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     )
     found: Any = tyro.cli(commands, prog="tutelage", description=HELP, args=words, config=FLAT)
     return train_of(found) if isinstance(found, flags) else found
+
+
+def _refuse_empty(words: Sequence[str]) -> None:
+    # a path that is empty would be the working folder
+    last = "an argument"
+    for word in words:
+        name, equals, value = word.partition("=") if word.startswith("--") else ("", "=", word)
+        last = name or last
+        if equals and not value and last != "--ignore-labels":
+            raise UsageError(f"{last} is empty: give a value, or leave it out.")
 
 
 def take_part() -> int:

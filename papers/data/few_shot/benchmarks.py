@@ -105,7 +105,7 @@ def _omniglot() -> ClassParts:
 
 def _small(images: ImageSet) -> ImageSet:
     size = Size(CHARACTER_SIDE, CHARACTER_SIDE)
-    return replace(images, images=covering(images.images, size))
+    return replace(images, images=covering(images.in_memory().images, size))
 
 
 BENCHMARKS: Mapping[str, Callable[[], ClassParts]] = {

@@ -14,6 +14,7 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.label_columns import LabelColumn, agreed_classes, class_numbers
 from tutelage_cli.data.label_values import alike
 from tutelage_cli.data.labelled import Set, Splits
+from tutelage_cli.data.mapped import Rows, chosen, with_channels
 from tutelage_cli.data.reading import STRICT, Reading
 from tutelage_cli.data.splits import hold_out
 
@@ -27,7 +28,7 @@ TEST_NAMES = ("test", "validation", "val")
 class Examples:
     """One split as a reader found it."""
 
-    images: Tensor
+    images: Rows
     """uint8 [M, C, H, W]"""
     labels: Sequence[Any]
     """N class names or class numbers, unchecked"""
@@ -57,9 +58,9 @@ class Examples:
 
         def build(codes: Tensor, classes: tuple[str, ...]) -> ImageSet:
             kept = codes[self.rows] >= 0
-            rows, images = self.rows[kept], self.images[kept]
+            rows, images = self.rows[kept], chosen(self.images, kept)
             if images.shape[1] < channels:
-                images = images.expand(-1, channels, -1, -1).contiguous()
+                images = with_channels(images, channels)
             return ImageSet(images, codes[rows], rows, classes, name, _distinct(self.names))
 
         return Found(self.column, build, self.where, self.notes)

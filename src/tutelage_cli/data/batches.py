@@ -15,6 +15,7 @@ from tutelage.errors import UsageError
 from tutelage.types import Batch
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Set
+from tutelage_cli.data.mapped import chunks
 
 _STD_FLOOR = 1e-3
 
@@ -126,10 +127,11 @@ def statistics(images: ImageSet) -> tuple[Float32[Tensor, "C"], Float32[Tensor, 
         raise UsageError(f"{images.name} has no images to take the mean of.")
     values = torch.arange(256, dtype=torch.float64) / 255
     channels = images.images.shape[1]
-    counts = torch.stack([
-        torch.bincount(images.images[:, c].flatten(), minlength=256) for c in range(channels)
-    ]).double()
-    share = counts / counts.sum(1, keepdim=True)
+    counts = torch.zeros(channels, 256, dtype=torch.int64)
+    for part in chunks(images.images):
+        for c in range(channels):
+            counts[c] += torch.bincount(part[:, c].flatten(), minlength=256)
+    share = counts.double() / counts.sum(1, keepdim=True)
     mean = share @ values
     variance = (share * (values - mean[:, None]) ** 2).sum(1)
     return mean.float(), variance.sqrt().clamp(min=_STD_FLOOR).float()

@@ -17,15 +17,14 @@ from tutelage.storage.atomic_files import require_regular
 from tutelage.storage.cache_folder import cache_folder as cache_folder
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.mapped import PREFIX, MappedFile, MappedRows, Rows, in_use
 
-VERSION = 3
+VERSION = 4
 """increase it when the same files and arguments give other images, labels or ids"""
-LARGEST = 2 * 2**30
-"""bytes of a decoded data set; a larger one is not kept"""
 ROOM = 8 * 2**30
-"""bytes of all that is kept; what was used longest ago goes first"""
-_PREFIX, FEATURES = "decoded-", "features-"
-"""begin the names of decoded data sets and of computed features"""
+"""bytes of all that is kept; what was used longest ago goes first, unless it is in use"""
+FEATURES = "features-"
+"""begins the names of computed features"""
 
 
 def cached(
@@ -38,7 +37,7 @@ def cached(
 
     They are kept in the user's cache folder under the paths, sizes and modification times of
     the files and under the arguments. A cache that is damaged, full or out of reach is no
-    fault: the source is decoded.
+    fault: the source is decoded. Memory-mapped images are in files of their own beside.
     """
     entry = _entry(files, arguments) if files else None
     if entry is None:
@@ -56,7 +55,7 @@ def _entry(files: Sequence[Path], arguments: Sequence[str | None]) -> Path | Non
         folder = cache_folder()
     except (OSError, RuntimeError):
         return None  # a file of the source is gone (OSError), or the user has no home
-    return folder / f"{_PREFIX}{hashlib.sha256(key.encode()).hexdigest()}.safetensors"
+    return folder / f"{PREFIX}{hashlib.sha256(key.encode()).hexdigest()}.safetensors"
 
 
 def _facts(files: Sequence[Path]) -> Iterator[tuple[str, str, int, int]]:
@@ -79,7 +78,7 @@ def _read(entry: Path) -> Splits[ImageSet] | None:
         texts = json.loads(tensors["texts"].numpy().tobytes())
         train, test = (
             ImageSet(
-                tensors[f"{part}.images"],
+                _images(entry, part, tensors, metadata),
                 tensors[f"{part}.labels"],
                 tensors[f"{part}.ids"],
                 tuple(classes),
@@ -93,30 +92,63 @@ def _read(entry: Path) -> Splits[ImageSet] | None:
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return None
     with suppress(OSError):
-        os.utime(entry)
+        for file in (entry, *_files(splits)):
+            os.utime(file)
     return splits
+
+
+def _images(
+    entry: Path, part: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str]
+) -> Rows:
+    if part not in metadata:
+        return tensors[f"{part}.images"]
+    name, shape, row = json.loads(metadata[part])
+    store = MappedFile(entry.with_name(name), tuple(shape), "|u1")
+    store.map()
+    return MappedRows((store,), tensors[f"{part}.images"], tuple(row), torch.uint8)
+
+
+def _files(splits: Splits[ImageSet]) -> dict[Path, MappedFile]:
+    stores = [
+        store
+        for images in (splits.train.images, splits.test.images)
+        if isinstance(images, MappedRows)
+        for store in images.stores
+        if isinstance(store, MappedFile)
+    ]
+    return {store.path: store for store in stores}
 
 
 def _write(splits: Splits[ImageSet], entry: Path) -> None:
     """Write the entry whole or not at all; a folder that cannot be written is no fault."""
-    tensors = {
-        f"{part}.{field}": getattr(images, field)
-        for part, images in (("train", splits.train), ("test", splits.test))
-        for field in ("images", "labels", "ids")
-    }
-    if sum(tensor.nbytes for tensor in tensors.values()) > LARGEST:
-        return
+    tensors: dict[str, torch.Tensor] = {}
+    metadata = {"name and classes": json.dumps([splits.train.name, *splits.train.classes])}
+    files = _files(splits)
+    names = {path: f"{entry.stem}-{number}.pixels" for number, path in enumerate(files)}
+    for part, of in (("train", splits.train), ("test", splits.test)):
+        images = of.images
+        if isinstance(images, MappedRows):
+            [store] = images.stores
+            assert isinstance(store, MappedFile)  # as it was decoded
+            metadata[part] = json.dumps([names[store.path], store.shape, images.row])
+            images = images.numbers
+        columns = {"images": images, "labels": of.labels, "ids": of.ids}
+        tensors |= {f"{part}.{column}": values for column, values in columns.items()}
     texts = {"train": splits.train.sources, "test": splits.test.sources, "notes": splits.notes}
     tensors["texts"] = torch.frombuffer(
         bytearray(json.dumps(texts).encode()), dtype=torch.uint8
     )
-    metadata = {"name and classes": json.dumps([splits.train.name, *splits.train.classes])}
-    _keep(tensors, metadata, entry, _PREFIX)
+    if any(path.parent != entry.parent for path in files):
+        return  # they had no room there
+    if _keep(tensors, metadata, entry, PREFIX):
+        with suppress(OSError):
+            for path, store in files.items():
+                store.keep_as(entry.with_name(names[path]))
 
 
 def _keep(
     tensors: dict[str, torch.Tensor], metadata: dict[str, str], entry: Path, prefix: str
-) -> None:
+) -> bool:
     part = entry.with_name(f"{prefix}{uuid4().hex}.tmp")
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +160,8 @@ def _keep(
             part.unlink(missing_ok=True)
         _make_room(entry.parent)
     except (OSError, SafetensorError):
-        return
+        return False
+    return True
 
 
 def cached_rows(
@@ -172,10 +205,12 @@ def _read_tensor(entry: Path) -> torch.Tensor | None:
 
 def _make_room(folder: Path) -> None:
     # What a killed process left behind counts too.
-    kinds = (_PREFIX, FEATURES)
+    kinds = (PREFIX, FEATURES)
     found = [(path.stat(), path) for kind in kinds for path in folder.glob(f"{kind}*")]
     total = 0
     for status, path in sorted(found, key=lambda pair: pair[0].st_mtime_ns, reverse=True):
         total += status.st_size
         if total > ROOM:
-            path.unlink(missing_ok=True)
+            total -= status.st_size
+            if not in_use(path):
+                path.unlink(missing_ok=True)

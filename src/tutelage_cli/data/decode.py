@@ -12,6 +12,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from tutelage.errors import MissingExtraError, UsageError
+from tutelage_cli.data.mapped import ArrayWriter, Rows
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.resize import Size, covering
 
@@ -79,25 +80,25 @@ def _is_moving(picture: Image.Image) -> bool:
     return False
 
 
-def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str) -> Tensor:
-    """Pictures of one size as one tensor; all become RGB where any is."""
-    images: np.ndarray | None = None
-    first, row = "", 0
-    for row, (place, pixels) in enumerate(pictures):
+def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str) -> Rows:
+    """Pictures of one size as one array; all become RGB where any is."""
+    images: ArrayWriter | None = None
+    first = ""
+    for place, pixels in pictures:
         if images is None:
-            images, first = np.empty((count, *pixels.shape), np.uint8), place
-        if pixels.shape[1:] != images.shape[2:]:
+            images, first = ArrayWriter(count, pixels.shape, np.uint8), place
+        if pixels.shape[1:] != images.row[1:]:
             raise UsageError(
-                f"images differ in size: {first} is {_size(images)} and {place} is "
-                f"{_size(pixels)} (width x height); bring all images to one size, or have "
-                "them cut to a square of so many pixels a side: --image-size 64."
+                f"images differ in size: {first} is {_size(images.row)} and {place} is "
+                f"{_size(pixels.shape)} (width x height); bring all images to one size, or "
+                "have them cut to a square of so many pixels a side: --image-size 64."
             )
-        if len(pixels) > images.shape[1]:
-            images = np.repeat(images, len(pixels), axis=1)
-        images[row] = pixels
+        if len(pixels) > images.row[0]:
+            images = images.widened(pixels.shape)
+        images.append(pixels[None])
     if images is None:
         raise UsageError(f"{where} holds no images; give a source with at least one.")
-    return torch.from_numpy(images[: row + 1])
+    return images.finish()
 
 
 def _file_bytes(stored: Any, root: Path, where: str) -> bytes:
@@ -123,14 +124,15 @@ def _opened(data: bytes) -> Image.Image:
     return picture
 
 
-def _size(pixels: np.ndarray) -> str:
-    return f"{pixels.shape[-1]}x{pixels.shape[-2]}"
+def _size(shape: tuple[int, ...]) -> str:
+    return f"{shape[-1]}x{shape[-2]}"
 
 
 class Gathered(NamedTuple):
     """M of N pictures."""
 
-    images: UInt8[Tensor, "M C H W"]
+    images: Rows
+    """uint8 [M, C, H, W]"""
     rows: Int64[Tensor, "M"]
     """which of the N they are, rising"""
     notes: tuple[str, ...]

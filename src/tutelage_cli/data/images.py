@@ -1,4 +1,4 @@
-"""Labelled images held in memory as bytes, with further facts about each if there are some."""
+"""Labelled images as bytes, with further facts about each if there are some."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.labelled import Labelled, Splits
+from tutelage_cli.data.mapped import Rows, chosen, concatenated, in_memory
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class ImageSet(Labelled):
     """N labelled images of one size."""
 
     example = "image"
-    images: Tensor
+    images: Rows
     """uint8 [N, C, H, W]"""
     labels: Tensor
     ids: Tensor
@@ -44,13 +45,22 @@ class ImageSet(Labelled):
         for image in self.images:
             yield shape + image.numpy().tobytes()
 
-    def tensors(self) -> tuple[Tensor, ...]:
+    def tensors(self) -> tuple[Rows, ...]:
         """All that a student sees."""
         return self.images, self.labels, self.ids
 
     def columns_with(self, other: "ImageSet") -> dict[str, Any]:
         """The images of both."""
-        return {"images": torch.cat([self.images, other.images])}
+        return {"images": concatenated(self.images, other.images)}
+
+    def other_rows(self, indices: Tensor) -> dict[str, Any]:
+        """The images at the given places, wherever they are."""
+        return {"images": chosen(self.images, indices)}
+
+    def in_memory(self) -> "ImageSet":
+        """The same with the images as a tensor."""
+        images = in_memory(self.images)
+        return self if images is self.images else replace(self, images=images)
 
     def refuse_unlike(self, test: Any) -> None:
         """Refuse test images of another shape."""

@@ -1,4 +1,4 @@
-"""Labelled examples held in memory, whatever they are, as a train and a test split."""
+"""Labelled examples, whatever they are, as a train and a test split."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
+from tutelage_cli.data.mapped import Rows
 
 Own = TypeVar("Own", bound="Labelled")
 """the subclass"""
@@ -45,13 +46,13 @@ class Labelled(ABC):
         """What makes an example another one than others, for each of the N."""
 
     @abstractmethod
-    def tensors(self) -> tuple[Tensor, ...]:
+    def tensors(self) -> tuple[Rows, ...]:
         """All that decides what a student sees."""
 
     def rows(self: Own, indices: Tensor) -> Own:
         """The examples at the given places, in that order, with the ids they had."""
         columns = {k: v[indices] for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return replace(cast(Any, self), **columns, **self.other_rows(indices))
+        return replace(cast(Any, self), **columns | self.other_rows(indices))
 
     def other_rows(self, indices: Tensor) -> dict[str, Any]:
         """The columns that are no tensors, at the given places."""

@@ -59,10 +59,11 @@ def read(source: str, reading: Reading = STRICT) -> Splits[ImageSet]:
 def require_source(source: str) -> None:
     """Refuse what is neither a name known here, nor stored, nor an id, without reading it."""
     if not is_named(source) and not is_source(source):
+        missing = "" if Path(source).expanduser().exists() else ": there is no such file"
         raise UsageError(
-            f"'{source}' is not a source of data; give one of the words {', '.join(WORDS)}, an "
-            "existing folder, .csv or .parquet file, or a Hugging Face data set id such as "
-            f"owner/name.{_named_alike(Path(source))}"
+            f"'{source}' is not a source of data{missing}; give one of the words "
+            f"{', '.join(WORDS)}, an existing folder, .csv or .parquet file, or a Hugging Face "
+            f"data set id such as owner/name.{_named_alike(Path(source))}"
         )
 
 

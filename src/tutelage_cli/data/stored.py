@@ -12,11 +12,17 @@ from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import Examples, assemble_images, choose
 from tutelage_cli.data.cache import cached
 from tutelage_cli.data.decode import PILLOW
-from tutelage_cli.data.folders import class_folders, folder_files, list_folders, read_listed
+from tutelage_cli.data.folders import (
+    EXTENSIONS,
+    class_folders,
+    folder_files,
+    list_folders,
+    read_listed,
+)
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
 from tutelage_cli.data.parquet import parquet_files, parquet_of, read_parquet, refuse_saved
-from tutelage_cli.data.reading import STRICT, Reading, unread_tables
+from tutelage_cli.data.reading import STRICT, TABLES, Reading, unread_tables
 from tutelage_cli.data.tables import (
     listed_files,
     lists_images,
@@ -26,6 +32,8 @@ from tutelage_cli.data.tables import (
 )
 
 T = TypeVar("T")
+OTHER_FILES = (".npy", ".npz", ".tsv", ".txt", ".json", ".jsonl", ".zip", ".tar", ".gz", ".tgz")
+"""endings by which a name is that of a file, and not of a data set on the Hub"""
 
 _LOG = logging.getLogger(__name__)
 _HUB_ID = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
@@ -81,7 +89,8 @@ def is_source(source: str) -> bool:
     path = Path(source).expanduser()
     if source and path.exists():
         return path.is_dir() or _is_table(path)
-    return _HUB_ID.fullmatch(source) is not None
+    named_as_file = path.suffix.casefold() in (*TABLES, *EXTENSIONS, *OTHER_FILES)
+    return not named_as_file and _HUB_ID.fullmatch(source) is not None
 
 
 def image_files(

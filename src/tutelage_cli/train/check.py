@@ -12,6 +12,7 @@ from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.mapped import chunks
 from tutelage_cli.runner.workers import process_count
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
@@ -88,7 +89,8 @@ def fingerprint(source: Source) -> str:
     trusted = () if source.trusted is None else (source.trusted,)
     for part in (source.splits.train, source.splits.test, *trusted):
         for tensor in part.tensors():
-            digest.update(tensor.numpy().tobytes())
+            for rows in chunks(tensor):
+                digest.update(rows.numpy().tobytes())
     if source.contents is not None and has_copies(source.contents):
         digest.update(b"copies of what judges are left out")  # earlier releases had them
     if source.given is not None:

@@ -13,6 +13,7 @@ from tutelage_cli.data.classes import ClassLookup
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.mapped import with_channels
 from tutelage_cli.data.overlap import content_numbers, overlap, tested_on_training
 from tutelage_cli.data.splits import most_balanced, require_balanced
 from tutelage_cli.train.settings import TrainSettings
@@ -193,9 +194,7 @@ def _fit_shape(examples: Data, train: Data, where: str) -> Data:
             )
         if ours[0] < theirs[0]:
             _LOG.warning(about_channels(where, ours[0], theirs[0]))
-        return replace(
-            examples, images=examples.images.expand(-1, theirs[0], -1, -1).contiguous()
-        )
+        return replace(examples, images=with_channels(examples.images, theirs[0]))
     if isinstance(examples, FeatureSet) and isinstance(train, FeatureSet):
         ours, theirs = (part.features.shape[1] for part in (examples, train))
         if ours != theirs:

@@ -119,7 +119,7 @@ def check_other_source(source: str, settings: TrainSettings, kind: Kind) -> None
     """Refuse another source that is not of the kind of the data, without reading its rows."""
     if kind == "images":
         require_source(source)
-    elif not exists(Path(source).expanduser()):
+    elif not source or not exists(Path(source).expanduser()):
         raise UsageError(
             f"there is no file {source} of {KIND_NAMES[kind]}, as {settings.data} holds; give "
             f"a {'.npz' if kind == 'features' else '.csv'} or Parquet file."

@@ -146,6 +146,9 @@ def test_so_are_the_settings_of_other_commands(words, parts):
         ("images", "--weights-from gone.csv", ["--weights-from", "gone.csv", "no table"]),
         ("texts.csv", "--labels-from gone.csv --label-column x", ["--labels-from", "no table"]),
         ("images", "--test-from ./gone", ["'./gone' is not a source", "existing folder"]),
+        ("images", "--held-out-from gone.csv", ["'gone.csv' is not a", "no such file"]),
+        ("images", "--test-from a/GONE.Parquet", ["'a/GONE.Parquet'", "no such file"]),
+        ("images", "--test-from checked.zip", ["'checked.zip'", "no such file"]),
         ("mnist5k", "--held-out-from ./texts.cvs", ["Did you mean 'texts.csv'"]),
         ("rows.npz", "--held-out-from texts.csv", ["texts.csv holds no feature", "rows.npz"]),
         ("texts.csv", "--test-from ./gone.csv", ["no file ./gone.csv", "texts", ".csv"]),
@@ -166,6 +169,26 @@ def test_flags_that_do_not_go_together_are_told_before_the_data_are_read(
     monkeypatch.setattr(material, "read_data", read)
     name = "no-such-set" if data == "images" else data
     one_line(run("train", name, *words.split()), *parts)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        *((["train", "mnist5k", flag, ""], flag) for flag in (
+            "--held-out-from", "--test-from", "--labels-from", "--weights-from", "--out",
+            "--resume", "--config", "--commentary", "--student", "--student-weights",
+        )),
+        (["train", "mnist5k", "--out="], "--out"),
+        (["train", ""], "an argument"),
+        (["inspect", ""], "an argument"),
+        (["inspect", "run", "--data", ""], "--data"),
+        (["report", "run", ""], "an argument"),
+        (["commentary", "learn", "mnist5k", "--out", ""], "--out"),
+        (["commentary", "show", ""], "an argument"),
+    ],
+)  # fmt: skip
+def test_an_empty_text_is_no_path(words, named):
+    one_line(run(*words), f"{named} is empty: give a value, or leave it out.")
 
 
 @pytest.mark.parametrize(

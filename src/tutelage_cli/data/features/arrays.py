@@ -30,13 +30,16 @@ LABEL_NAMES = (*LABELS, "y")
 """columns and arrays that are known to hold labels, tried in order"""
 TEST = "test_"
 """begins the names of the arrays of a test part"""
+AT_ONCE = 4096
+"""rows that are converted at a time"""
 _LARGEST = float(np.finfo(np.float32).max) / 2
 """so that the difference of two is finite in single precision, too"""
 
 
-def read_npy(file: Path) -> np.ndarray:
-    """The array of a ``.npy`` file."""
-    found = _guarded(file, f"{file} cannot be read as a .npy file of numbers", _loaded)
+def read_npy(file: Path, *, mapped: bool = False) -> np.ndarray:
+    """The array of a ``.npy`` file, memory-mapped or read."""
+    load = _mapped if mapped else _loaded
+    found = _guarded(file, f"{file} cannot be read as a .npy file of numbers", load)
     if isinstance(found, np.ndarray):
         return found
     raise UsageError(f"{file} holds several arrays, as a .npz file does: rename it to .npz.")
@@ -66,12 +69,16 @@ def _loaded(file: Path) -> Any:
     return np.load(file, allow_pickle=False)
 
 
+def _mapped(file: Path) -> Any:
+    return np.load(file, mmap_mode="r", allow_pickle=False)
+
+
 def _guarded(file: Path, failed: str, read: Callable[[Path], Any]) -> Any:
     try:
         return read(file)
     except Exception as error:  # a header may be any text, a zip any bytes
         reason = in_one_line(error) or type(error).__name__
-        if "pickle" in reason:
+        if "pickle" in reason or "Python objects" in reason:
             reason = "it holds Python objects, which are never unpickled: save numbers or words"
         raise UsageError(f"{failed} ({reason:.200}).") from error
 
@@ -80,7 +87,7 @@ class Vectors(NamedTuple):
     """N vectors with a label each."""
 
     values: np.ndarray
-    """float32 [N, D]"""
+    """real numbers [N, D]"""
     label: LabelColumn
     names: tuple[str, ...]
     """N: of their own, by their ids, or the rows they table_rows in"""
@@ -91,6 +98,12 @@ class Vectors(NamedTuple):
 
 def checked(found: np.ndarray, where: str, *, array: bool = True) -> np.ndarray:
     """Feature vectors as float32."""
+    refuse_odd(found, where, array=array)
+    return np.ascontiguousarray(found, dtype=np.float32)
+
+
+def refuse_odd(found: np.ndarray, where: str, *, array: bool = True) -> None:
+    """Refuse an array that is no feature vectors."""
     if found.ndim != 2 or 0 in found.shape:
         raise UsageError(
             f"{where} holds an array of shape {found.shape}; allowed: [N, D], one row of D "
@@ -98,13 +111,15 @@ def checked(found: np.ndarray, where: str, *, array: bool = True) -> np.ndarray:
         )
     if found.dtype.kind not in "fiub":
         raise UsageError(f"{where} holds {found.dtype} values; allowed: real numbers.")
-    fine = (np.abs(found.astype(np.float64)) <= _LARGEST).all(axis=1)  # NaN is not below
-    odd = np.flatnonzero(~np.asarray(fine)).tolist()
+    odd: list[int] = []
+    for first in range(0, len(found), AT_ONCE):
+        rows = found[first : first + AT_ONCE].astype(np.float64)
+        fine = (np.abs(rows) <= _LARGEST).all(axis=1)  # NaN is not below
+        odd += (first + np.flatnonzero(~np.asarray(fine))).tolist()
     if odd:
         what = "NaN, infinity or numbers beyond single precision"
         message = TableRows.of(where, len(found), array=array).rows_with(what, odd)
         raise UsageError(f"{message}: drop these rows, or put numbers in.")
-    return np.ascontiguousarray(found, dtype=np.float32)
 
 
 def read_npz(file: Path, column: str | None, label: str | None) -> Mapping[str, Vectors]:

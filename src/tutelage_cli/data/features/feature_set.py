@@ -1,6 +1,6 @@
-"""Labelled feature vectors held in memory."""
+"""Labelled feature vectors."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.labelled import Labelled
+from tutelage_cli.data.mapped import Rows, chosen, concatenated
 from tutelage_cli.data.text.text_set import TextSet
 
 _AT_ONCE = 4096
@@ -25,7 +26,7 @@ class FeatureSet(Labelled):
     """N labelled vectors of D numbers."""
 
     example = "row"
-    features: Tensor
+    features: Rows
     """float32 [N, D]"""
     labels: Tensor
     ids: Tensor
@@ -58,7 +59,7 @@ class FeatureSet(Labelled):
         for row in self.features:
             yield row.numpy().tobytes()
 
-    def tensors(self) -> tuple[Tensor, ...]:
+    def tensors(self) -> tuple[Rows, ...]:
         """All that decides what a student sees."""
         if self.computed_from is not None:
             digest = torch.frombuffer(bytearray(self.by.encode() or b"-"), dtype=torch.uint8)
@@ -67,7 +68,7 @@ class FeatureSet(Labelled):
 
     def columns_with(self, other: "FeatureSet") -> dict[str, Any]:
         """The features of both."""
-        both = torch.cat([self.features, other.features])
+        both = concatenated(self.features, other.features)
         return {"features": both, "computed_from": None, "by": ""}
 
     def refuse_unlike(self, test: Any) -> None:
@@ -80,11 +81,12 @@ class FeatureSet(Labelled):
             )
 
     def other_rows(self, indices: Tensor) -> dict[str, Any]:
-        """The examples that the features were computed from, at the given places."""
+        """The features, and the examples that they were computed from, at the given places."""
         return {
+            "features": chosen(self.features, indices),
             "computed_from": None
             if self.computed_from is None
-            else self.computed_from.rows(indices)
+            else self.computed_from.rows(indices),
         }
 
 
@@ -111,9 +113,15 @@ def feature_statistics(
     """Mean and standard deviation of every feature, in float64 inside."""
     if not len(examples):
         raise UsageError(f"{examples.name} has no rows to take the mean of.")
-    chunks, count = examples.features.split(_AT_ONCE), len(examples)
-    mean = torch.stack([rows.double().sum(0) for rows in chunks]).sum(0) / count
-    squares = [((rows.double() - mean) ** 2).sum(0) for rows in chunks]
-    std = (torch.stack(squares).sum(0) / count).sqrt()
+
+    def mean_of(term: Callable[[Tensor], Tensor]) -> Tensor:
+        count, width = examples.features.shape
+        sums = torch.empty(-(-count // _AT_ONCE), width, dtype=torch.float64)
+        for place, rows in enumerate(examples.features.split(_AT_ONCE)):
+            sums[place] = term(rows.double()).sum(0)
+        return sums.sum(0) / count
+
+    mean = mean_of(lambda rows: rows)
+    std = mean_of(lambda rows: (rows - mean) ** 2).sqrt()
     flat = std <= _LEAST * std.max()
     return mean.float(), torch.where(flat, torch.ones_like(std), std).float()

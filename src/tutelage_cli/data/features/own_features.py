@@ -3,24 +3,26 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from tutelage.errors import UsageError
 from tutelage_cli.data.assemble import Found, assemble, choose
 from tutelage_cli.data.columns import TableRows
 from tutelage_cli.data.features.arrays import (
+    AT_ONCE,
     Vectors,
-    checked,
     read_label_file,
     read_npy,
     read_npz,
     read_vectors,
+    refuse_odd,
     refuse_other_vectors,
     vector_column,
 )
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.labelled import Splits
+from tutelage_cli.data.mapped import ArrayWriter
 from tutelage_cli.data.parquet import parquet_of
 from tutelage_cli.data.parquet_files import open_parquet
 from tutelage_cli.data.reading import STRICT, Reading
@@ -73,8 +75,11 @@ def read_features(
 def _found(vectors: Vectors, name: str) -> Found[FeatureSet]:
     def build(codes: Tensor, classes: tuple[str, ...]) -> FeatureSet:
         rows = (codes >= 0).nonzero().flatten()
-        values = torch.from_numpy(vectors.values)[rows]
-        return FeatureSet(values, codes[rows], rows, classes, name, vectors.names)
+        values = vectors.values
+        written = ArrayWriter(len(rows), values.shape[1:], np.float32)
+        for some in rows.split(AT_ONCE):
+            written.append(values[some.numpy()])
+        return FeatureSet(written.finish(), codes[rows], rows, classes, name, vectors.names)
 
     return Found(vectors.label, build, vectors.where)
 
@@ -103,7 +108,7 @@ def _npy(
             f"{path} has features without labels: name a table or .npy file of them with "
             "--labels-from, or give a .npz or Parquet file that has both."
         )
-    values = checked(read_npy(path), str(path))
+    refuse_odd(values := read_npy(path, mapped=True), str(path))
     labels, names = read_label_file(labels_from, label, len(values))
     called = tuple(names) or TableRows.of(str(path), len(values)).names()
     return Vectors(values, labels, called, str(path))

@@ -76,7 +76,8 @@ def disjoint_pools(data: Splits[ImageSet], *, seed: int) -> Pools:
     generator = torch.Generator().manual_seed(mixed_seed(_SPLIT_SEED, seed))
     order = torch.randperm(count, generator=generator)
     first, second = order[: count // 2], order[count // 2 :]
-    return Pools(data.train.rows(first), data.train.rows(second), data.test)
+    parts = data.train.rows(first), data.train.rows(second), data.test
+    return Pools(*(part.in_memory() for part in parts))
 
 
 def three_parts(make: Maker, pools: Pools, sizes: Sizes, *, seed: int) -> ThreeParts:

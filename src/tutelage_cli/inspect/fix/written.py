@@ -19,6 +19,7 @@ from tutelage_cli.data.features.arrays import LABEL_NAMES
 from tutelage_cli.data.features.feature_set import FeatureSet
 from tutelage_cli.data.features.own_features import NPY, NPZ
 from tutelage_cli.data.images import ImageSet
+from tutelage_cli.data.mapped import in_memory
 from tutelage_cli.data.parquet import LABEL_COLUMNS, parquet_files, parquet_of
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.sources import is_named
@@ -181,10 +182,11 @@ def _write_pictures(file: Path, images: ImageSet) -> None:
 
 
 def _as_png(images: ImageSet) -> Iterator[bytes]:
-    for image in images.images.permute(0, 2, 3, 1).numpy():
+    for pixels in images.images:
+        image = pixels.permute(1, 2, 0).numpy()
         picture = io.BytesIO()
-        pixels = image[..., 0] if image.shape[2] == 1 else image
-        Image.fromarray(np.ascontiguousarray(pixels)).save(picture, format="PNG")
+        shown = image[..., 0] if image.shape[2] == 1 else image
+        Image.fromarray(np.ascontiguousarray(shown)).save(picture, format="PNG")
         yield picture.getvalue()
 
 
@@ -193,7 +195,7 @@ def _write_arrays(file: Path, parts: Mapping[str, Data]) -> None:
     for name, part in parts.items():
         assert isinstance(part, FeatureSet)
         before = "" if name == "train" else f"{name}_"
-        arrays[f"{before}features"] = part.features.numpy()
+        arrays[f"{before}features"] = in_memory(part.features).numpy()
         arrays[f"{before}labels"] = np.array(_plain_labels(part))
         arrays[f"{before}name"] = np.array(part.names())
     content = io.BytesIO()
