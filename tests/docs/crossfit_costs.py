@@ -38,6 +38,8 @@ RUNS: Mapping[str, Run] = {
     "600 steps and more": Run(),
     "the same, `--rounds 1`": Run(rounds=1),
     "the same, `--folds 3`": Run(folds=3),
+    "the same, `--folds 2`": Run(folds=2),
+    "the same, `--folds 2 --rounds 1`": Run(folds=2, rounds=1),
     "480 steps": Run(steps=480),
     "240 steps": Run(steps=240),
     "100 steps and fewer": Run(steps=100),
