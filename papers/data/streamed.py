@@ -25,7 +25,7 @@ READ = (Tensor, np.ndarray, np.generic, int, float, list)
 
 
 @dataclass(frozen=True)
-class Making:
+class BatchTransform:
     """What becomes of the stacked inputs of a batch, in the order of the fields."""
 
     augment: Callable[[Tensor, int], Tensor] | None = None
@@ -60,7 +60,7 @@ class Reader(Dataset[Batch | UsageError]):
     examples: Any
     ids: Tensor
     """int64 [N]"""
-    making: Making
+    transform: BatchTransform
 
     def __getitem__(self, request: BatchRequest) -> Batch | UsageError:
         """Read a batch; torch's loader hands on what its sampler yields."""
@@ -73,7 +73,7 @@ class Reader(Dataset[Batch | UsageError]):
                     pairs.append(_pair(self.examples[row], own))
             inputs = _stacked([pair[0] for pair in pairs], "inputs", ids)
             targets = _stacked([pair[1] for pair in pairs], "target", ids)
-            made = self.making(inputs, request.seed, plain=request.plain)
+            made = self.transform(inputs, request.seed, plain=request.plain)
         except UsageError as error:
             return error
         return Batch(made, targets, ids, request.seed)
@@ -151,7 +151,7 @@ class Streamed:
     """of every order, draw and augmentation"""
     device: torch.device
     """where the batches go; the workers make them on the CPU"""
-    making: Making = field(default_factory=Making)
+    transform: BatchTransform = field(default_factory=BatchTransform)
     """what a worker makes of the stacked inputs; by default nothing"""
     ids: Tensor | None = None
     """int64 [N]; if None, ``examples.ids`` where there are such, else the row numbers"""
@@ -218,14 +218,14 @@ class Streamed:
 
     @cached_property
     def _reader(self) -> Reader:
-        return Reader(self.examples, self._ids, self.making)
+        return Reader(self.examples, self._ids, self.transform)
 
     @cached_property
     def _loader(self) -> DataLoader[Batch | UsageError]:
         return DataLoader(
             self._reader,
             batch_size=None,  # the reader makes batches
-            sampler=_Asked(),
+            sampler=_RequestSampler(),
             collate_fn=_as_it_is,
             num_workers=self.workers,
             persistent_workers=self.persistent and self.workers > 0,
@@ -235,7 +235,7 @@ class Streamed:
 
     def _read(self, asks: Iterable[BatchRequest]) -> Iterator[Batch]:
         asked = self._loader.sampler
-        assert isinstance(asked, _Asked)
+        assert isinstance(asked, _RequestSampler)
         asked.asks, wrong = asks, None
         for found in self._loader:
             if isinstance(found, UsageError):
@@ -256,7 +256,7 @@ class Streamed:
         return Batch(inputs, targets, ids, found.seed)
 
 
-class _Asked(Sampler[BatchRequest]):
+class _RequestSampler(Sampler[BatchRequest]):
     """Hands on what was asked for; it lives in the process that asks."""
 
     def __init__(self) -> None:

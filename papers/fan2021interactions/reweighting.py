@@ -17,7 +17,7 @@ from tutelage.models.catalogue import Images, build_student
 from tutelage.randomness import seeded
 from tutelage.signals import Lookahead, Reversible, Signal
 from tutelage.teachers import (
-    PAPER_SURFACE,
+    PAPER_SURFACE_FEATURES,
     InternalState,
     LossWeigher,
     MarginLoss,
@@ -261,7 +261,7 @@ def _internal_state_teacher(
     shown = features.split("+")
     seen: dict[str, Any] = {"label": "M0" in shown}
     if "M1" in shown:
-        seen["surface"] = PAPER_SURFACE
+        seen["surface"] = PAPER_SURFACE_FEATURES
     if shown[0].startswith("I"):
         size = images.channels, images.size, images.size
         tap = internal_state(student, shown[0], size)

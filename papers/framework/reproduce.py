@@ -68,7 +68,7 @@ def _ended(job: Job) -> bool:
     return job.file.exists() or job.error_file.exists()
 
 
-class Found(NamedTuple):
+class Reproduction(NamedTuple):
     """What came of it."""
 
     content: dict[str, Any]  # of the JSON file
@@ -84,7 +84,7 @@ class Found(NamedTuple):
         return {**self.content, "failures": failed, "written": written}
 
 
-def reproduce(recipe: Recipe, args: Reproduce, console: Console) -> Found:
+def reproduce(recipe: Recipe, args: Reproduce, console: Console) -> Reproduction:
     """Run what is missing of a recipe and write its result, its figure and the page."""
     todo = plan(recipe, args)
     jobs = missing(todo)
@@ -97,7 +97,7 @@ def reproduce(recipe: Recipe, args: Reproduce, console: Console) -> Found:
         raise UsageError(write_error(error, error.filename or todo.root, then)) from error
 
 
-def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -> Found:
+def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -> Reproduction:
     failures: list[Failure] = []
     todo.folder.mkdir(parents=True, exist_ok=True)
     sweep(todo.folder)
@@ -113,10 +113,10 @@ def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -
     if content["plots"]:
         files.append(files[0].with_suffix(".svg"))
         write_figure(content, files[1])
-    return Found(content, failures, (*files, page.write_page(todo.root)), todo.folder)
+    return Reproduction(content, failures, (*files, page.write_page(todo.root)), todo.folder)
 
 
-def print_result(console: Console, found: Found) -> None:
+def print_result(console: Console, found: Reproduction) -> None:
     """Print the paper's numbers beside ours, every claim with its verdict, and the files."""
     content = found.content
     every = rows(content)

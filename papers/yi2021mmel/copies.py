@@ -19,7 +19,7 @@ from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Sha
 from papers.students import accuracy, build_network, fit, limited, predictions, splits
 from tutelage.augment import crop_and_flip
 from tutelage.randomness import mixed_seed
-from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.teachers import CombinedTeacher, Copies, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
 from tutelage_cli.claims import Claim
@@ -130,7 +130,7 @@ def teacher_of(method: Method, settings: Settings) -> nn.Module:
     k = method.copies or settings.copies
     copies = Copies(k, augment, include_original=k > 1, offline=settings.offline)
     temperature = method.temperature or settings.temperature
-    return Together(copies, weigher(method.loss, temperature, settings.weight))
+    return CombinedTeacher(copies, weigher(method.loss, temperature, settings.weight))
 
 
 def weigher(loss: str, temperature: float, weight: float, **soft: Any) -> nn.Module:

@@ -146,7 +146,7 @@ WEIGHED = Recipe(
 )
 
 
-class Made(NamedTuple):
+class CopyVariant(NamedTuple):
     """How copies are weighed, and made."""
 
     loss: str
@@ -171,7 +171,7 @@ class Made(NamedTuple):
 MADE = {
     made.arm: made
     for made in (
-        Made(*facts)
+        CopyVariant(*facts)
         for facts in product(("hard", "soft"), ("greedy", "beam"), (True, False), (0.2, 0.4))
     )
 }

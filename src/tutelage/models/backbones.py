@@ -22,7 +22,7 @@ LEAST, NATIVE, STEP = 96, 224, 32
 to it, and those between brought to a multiple of ``STEP``"""
 
 
-class Sides(NamedTuple):
+class ImageSizes(NamedTuple):
     """Which sizes of images a network takes."""
 
     least: int = LEAST
@@ -47,11 +47,11 @@ class Backbone(NamedTuple):
     and deviation leave them"""
     std: tuple[float, ...] | None = IMAGENET_STD
     """their deviation, in 0..1"""
-    sides: Sides | None = Sides()
+    sides: ImageSizes | None = ImageSizes()
     """None where images stay at their own size"""
 
 
-class Prepared(nn.Module):
+class PretrainedTransform(nn.Module):
     """Brings images to the channels, statistics and size of pretrained weights.
 
     Args:
@@ -102,7 +102,7 @@ class Pretrained(nn.Module):
         self, backbone: Backbone, classes: int, mean: Tensor, std: Tensor, size: int
     ) -> None:
         super().__init__()
-        self.inputs = prepared(backbone, mean, std, size)
+        self.inputs = input_transform(backbone, mean, std, size)
         self.backbone = backbone.network
         self.fc = nn.Linear(backbone.width, classes)
 
@@ -111,9 +111,13 @@ class Pretrained(nn.Module):
         return self.fc(self.backbone(self.inputs(images)))
 
 
-def prepared(backbone: Backbone, mean: Tensor, std: Tensor, size: int) -> nn.Module:
+def input_transform(backbone: Backbone, mean: Tensor, std: Tensor, size: int) -> nn.Module:
     """What images pass before a backbone; nothing where it expects nothing of them."""
-    return nn.Identity() if backbone.mean is None else Prepared(mean, std, backbone, size)
+    return (
+        nn.Identity()
+        if backbone.mean is None
+        else PretrainedTransform(mean, std, backbone, size)
+    )
 
 
 def headless(network: nn.Module, name: str) -> tuple[nn.Module, int, str]:

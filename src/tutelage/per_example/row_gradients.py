@@ -8,7 +8,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from tutelage.per_example.inputs import ModuleInputs
 from tutelage.per_example.row_arithmetic import sum_over
 from tutelage.per_example.units import CHANNEL_NORMS, TRAILING_NORMS, Unit
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Params
 
 CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -52,7 +52,7 @@ def row_gradients(
     saved: tuple[Tensor, Tensor] | None,
 ) -> Params:
     """Per-example gradients of a layer's parameters."""
-    module, delta = unit.module, wide(delta)
+    module, delta = unit.module, upcast(delta)
     norm = isinstance(module, CHANNEL_NORMS + TRAILING_NORMS)
     dims = own_dims(module, delta.ndim) if norm else {unit_dim(module, delta)}
     found: Params = {}

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.precision import FULL, wide
+from tutelage.precision import FULL, upcast
 from tutelage.types import Params, StudentState, Window
 
 FARTHEST = {64: 1e-5, 32: 1e-3, 16: 0.5}
@@ -41,14 +41,14 @@ def require_same_end(window: Window, end: StudentState) -> None:
 
 
 def end_of_observed_step(
-    problem: BilevelProblem, window: Window, phi: Params
+    problem: BilevelProblem, window: Window, teacher_params: Params
 ) -> StudentState | None:
     """The end of a window of one observed step: recomputed, or by its recorded gradient."""
     if window.start is None:
         return None
     step = window.steps[-1]
     if window.costly_checks:
-        return problem.step(window.start, phi, step)
+        return problem.step(window.start, teacher_params, step)
     recorded = None if window.observed is None else window.observed.recorded
     # rows of other processes may reach parameters that rows of this one do not
     if recorded is None or problem.processes.size > 1:
@@ -90,7 +90,7 @@ def distance_of_ends(window: Window, end: StudentState) -> float:
         start, real = window.start.params[name], window.end.params[name]
         scale = scales[name].double().sqrt() if name in scales else 1.0
         ulp = torch.finfo(real.dtype).eps * len(window.steps) if name in moving else 0.0
-        parts = wide(real) - again, again - wide(start), ulp * wide(real)
+        parts = upcast(real) - again, again - upcast(start), ulp * upcast(real)
         totals.append(torch.stack([_squares(part, scale) for part in parts]))
     off, moved, rounding = torch.stack(totals).sum(0).sqrt().tolist()
     return (off - rounding) / moved if off > rounding and moved else float(off > rounding)

@@ -132,8 +132,8 @@ def sentences(result: Inspection) -> Iterator[str]:
 def _by_probability(labels: Labels) -> Iterator[str]:
     assert labels.wrong is not None
     assert labels.flagged is not None
-    low, high = labels.wrong_between(labels.flagged)
-    least, most = labels.wrong_between()
+    low, high = labels.error_count_interval(labels.flagged)
+    least, most = labels.error_count_interval()
     count, total, sure = int(labels.flagged.sum()), len(labels), f"{100 * LEVEL:g}%"
     yield (
         f"Likely wrong: {count:,} of {total:,} labels, those that are more probably wrong than "

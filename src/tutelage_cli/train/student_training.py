@@ -40,7 +40,7 @@ from tutelage_cli.train.evaluation import Cost, accuracy, log_likelihood, write_
 from tutelage_cli.train.example_history import epochs_kept, record_step, write_example_history
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams, open_streams
-from tutelage_cli.train.memory import Footprint
+from tutelage_cli.train.memory import PeakMemory
 from tutelage_cli.train.plan import TrainingPlan, TrainState, seconds_now
 
 POLL_EVERY = 0.5
@@ -65,7 +65,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
         return True
     job.folder.mkdir(parents=True, exist_ok=True)
     job = with_chosen_rate(job)
-    footprint = Footprint(device_of(job.settings))
+    footprint = PeakMemory(device_of(job.settings))
     streams = open_streams(material, job.settings, job.seed, device_of(job.settings))
     try:
         plan = plan_of(ControlInputs(job, material, streams, stopped))
@@ -125,7 +125,7 @@ def _run_epochs(
     streams: Streams,
     state: TrainState,
     stopped: Callable[[], bool],
-    footprint: Footprint,
+    footprint: PeakMemory,
 ) -> bool:
     tutor = plan.tutor
     with _reporter(job, tutor) as reporter:

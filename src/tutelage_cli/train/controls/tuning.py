@@ -15,7 +15,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.arms import build_tutor, device_of
-from tutelage_cli.train.controls.rows import Repeated, batches_like
+from tutelage_cli.train.controls.control_batches import RepeatedBatches, batches_like
 from tutelage_cli.train.evaluation import log_likelihood
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
@@ -111,7 +111,7 @@ def _cross_validated(
         validation, train = (
             checked.rows(part.nonzero()[:, 0]) for part in (fold == k, fold != k)
         )
-        batches = Repeated(batches_like(inputs.streams.train, train), eval_steps[-1])
+        batches = RepeatedBatches(batches_like(inputs.streams.train, train), eval_steps[-1])
         tutor.student.train()
         for step, batch in enumerate(batches.epoch(0)):
             for group in tutor.optimizer.param_groups:
