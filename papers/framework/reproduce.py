@@ -36,7 +36,7 @@ def _watch(console: Console, jobs: Sequence[Job], done: threading.Event) -> None
             say(console, f"running {len(jobs)} jobs: every arm with every seed")
         while not last:
             last = done.wait(POLLED_EVERY)
-            for job in [job for job in waiting if _ended(job)]:
+            for job in [j for j in waiting if j.file.exists() or j.error_file.exists()]:
                 waiting.remove(job)
                 say(progress.console, _line(job, len(jobs) - len(waiting), jobs, pace))
                 printed = pace.seconds
@@ -62,10 +62,6 @@ def figures(file: Path) -> str:
         return ""
     known = [(name, value) for name, value in metrics if isinstance(value, int | float)]
     return ", ".join(f"{name} {value:.4g}" for name, value in known[:MOST_FIGURES])
-
-
-def _ended(job: Job) -> bool:
-    return job.file.exists() or job.error_file.exists()
 
 
 class Reproduction(NamedTuple):

@@ -32,11 +32,8 @@ METRICS = {
 }
 
 
-def _above_zero_or_infinite(settings: object, name: str) -> None:
-    require_positive(name, getattr(settings, name))
-
-
-Temperature = Annotated[float, _above_zero_or_infinite]  # infinity weighs copies alike
+Temperature = Annotated[float, lambda s, name: require_positive(name, getattr(s, name))]
+"""above 0; infinity weighs copies alike"""
 
 
 @dataclass(frozen=True)

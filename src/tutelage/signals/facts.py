@@ -90,11 +90,9 @@ def _detaches(
     found = False
     with suppress(*FAILURES):
         state = StudentState(_double(state.params), _double(state.buffers), {})
-        teacher_params, own, held = (
-            _double(teacher_params),
-            _double_batch(step.batch),
-            _double_batch(_first(held_out)),
-        )
+        teacher_params = _double(teacher_params)
+        own = _double_batch(step.batch)
+        held = _double_batch(_first(held_out))
         step, theta = step._replace(batch=own), {k: state.params[k] for k in step.settings}
         found = detaches(
             lambda now: loss(now, teacher_params, step, held), state, leaves(theta)

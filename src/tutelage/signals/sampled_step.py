@@ -61,44 +61,27 @@ class SampledStep:
         assert window.start is not None
         step = window.steps[-1]
         prepared = problem.prepare(teacher_params, step.batch)
-        weights = problem.weights(
-            teacher_params, prepared, observed.observation, step.batch.seed
-        )
+        observation = observed.observation
+        weights = problem.weights(teacher_params, prepared, observation, step.batch.seed)
         if prepared.log_prob is not None:
-            require_own_weights(problem, teacher_params, prepared, observed.observation, step)
+            require_own_weights(problem, teacher_params, prepared, observation, step)
         counted = counted_actions(problem, prepared, len(step.batch.ids))
+        given = product, problem, teacher_params, window.start, step
         v = scaled_by_rates(gradient, step)
-        start = window.start
-        return cls(
-            product,
-            problem,
-            teacher_params,
-            start,
-            step,
-            v,
-            observed,
-            prepared,
-            weights,
-            counted,
-        )
+        return cls(*given, v, observed, prepared, weights, counted)
 
     def rewards(self) -> Tensor:
         """Pseudo-values of the training loss's derivative along the direction."""
         weights = self.weights.detach()
         if not is_attached(self.problem.teacher):
             return self._pseudo_values(self.dots, weights)
-        teacher_params, prepared, seed = (
-            detached(self.teacher_params),
-            self.observed.prepared,
-            self.step.batch.seed,
-        )
+        teacher_params, prepared = detached(self.teacher_params), self.observed.prepared
         slopes = weighted_slopes(
             self.problem, teacher_params, self.start, self.step, self.v, prepared
         )
         with torch.no_grad():
-            losses = self.problem.row_losses(
-                teacher_params, prepared, self.observed.observation, seed
-            )
+            observation, seed = self.observed.observation, self.step.batch.seed
+            losses = self.problem.row_losses(teacher_params, prepared, observation, seed)
             weights = weights.reshape(losses.shape).to(losses.dtype)
         load_forward_mode()
         with torch.no_grad(), dual_level():
@@ -186,10 +169,8 @@ def _weights_and_log_probs(
     kept: Tensor,
 ) -> Tensor:
     # the weights of some rows, and the log-probabilities of their examples
-    teacher_params, examples = (
-        detached(teacher_params),
-        int(prepared.group[kept].max()) + 1 if kept.any() else 0,
-    )
+    teacher_params = detached(teacher_params)
+    examples = int(prepared.group[kept].max()) + 1 if kept.any() else 0
     with torch.no_grad():
         weights = problem.weights(teacher_params, prepared, observation, step.batch.seed)
         chosen = log_prob(problem, teacher_params, step, observation, prepared)

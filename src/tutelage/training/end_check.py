@@ -1,7 +1,6 @@
 """The check that a window's recomputed steps end where training ended."""
 
 import torch
-from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
@@ -62,16 +61,13 @@ def end_of_observed_step(
 def _farthest(window: Window) -> float:
     # as the least precise of the parameters, and of the autocast types
     params = window.end.params.values()
-    bits = min(torch.finfo(p.dtype).bits for p in params if _is_real_or_complex(p))
+    numbers = [p.dtype for p in params if p.is_floating_point() or p.is_complex()]
+    bits = min(torch.finfo(dtype).bits for dtype in numbers)
     if bits < 32 or any(step.batch.autocast != FULL for step in window.steps):
         return FARTHEST[16]
     if bits == 32 and any(p.device.type != "cpu" for p in params):
         return FARTHEST_IN_TF32
     return FARTHEST[bits]
-
-
-def _is_real_or_complex(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def distance_of_ends(window: Window, end: StudentState) -> float:
@@ -91,10 +87,6 @@ def distance_of_ends(window: Window, end: StudentState) -> float:
         scale = scales[name].double().sqrt() if name in scales else 1.0
         ulp = torch.finfo(real.dtype).eps * len(window.steps) if name in moving else 0.0
         parts = upcast(real) - again, again - upcast(start), ulp * upcast(real)
-        totals.append(torch.stack([_squares(part, scale) for part in parts]))
+        totals.append(torch.stack([(d.double() * scale).square().sum() for d in parts]))
     off, moved, rounding = torch.stack(totals).sum(0).sqrt().tolist()
     return (off - rounding) / moved if off > rounding and moved else float(off > rounding)
-
-
-def _squares(difference: Tensor, scale: Tensor | float) -> Tensor:
-    return (difference.double() * scale).square().sum()

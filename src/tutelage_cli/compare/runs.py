@@ -99,7 +99,8 @@ def compare(folders: Sequence[Path]) -> RunComparison:
         if fault:
             notes.append(f"{member.name} and {first.name} are not compared: {fault}.")
         else:
-            differences += _between(first, member)
+            for arm in [arm for arm in member.results if arm in first.results]:
+                differences += _paired(member, arm, first, arm)
     return RunComparison(members, _differing(members), tuple(differences), tuple(notes))
 
 
@@ -187,12 +188,6 @@ def _within(member: ComparedRun) -> Iterator[Difference]:
         best = max(means, key=lambda control: means[control], default=UNTAUGHT)
         if best != UNTAUGHT:
             yield from _paired(member, arm, member, best)
-
-
-def _between(first: ComparedRun, other: ComparedRun) -> Iterator[Difference]:
-    for arm in other.results:
-        if arm in first.results:
-            yield from _paired(other, arm, first, arm)
 
 
 def _paired(

@@ -48,7 +48,8 @@ def columns(labels: Labels) -> list[str]:
     names = ["Text" if labels.texts is not None else "Example", "Given", "Predicted"]
     names += ["True"] if labels.true is not None else []
     names += ["P(wrong)" if labels.wrong is not None else "Weight", "Loss"]
-    names += [_span(labels)] if labels.epochs else []
+    if labels.epochs:
+        names.append(f"Epochs {', '.join(str(labels.epochs[n]) for n in _few(labels))}")
     names += ["Flagged"] if labels.flagged is not None else []
     return [*names, "By"] if labels.students.max() > 1 else names
 
@@ -155,7 +156,3 @@ def _percent(share: float) -> str:
 def _few(labels: Labels) -> list[int]:
     last = len(labels.epochs) - 1
     return list(dict.fromkeys([0, last // 2, last]))
-
-
-def _span(labels: Labels) -> str:
-    return f"Epochs {', '.join(str(labels.epochs[n]) for n in _few(labels))}"

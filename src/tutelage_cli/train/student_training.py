@@ -137,7 +137,8 @@ def _run_epochs(
             state.note_memory(footprint.peak())
             if finished:
                 _finish_epoch(job, plan, streams, state)
-                reporter.log(_epoch_numbers(state.history[-1]))
+                last = state.history[-1]
+                reporter.log({f"epoch/{k}": last[k] for k in LOGGED_KEYS if k in last})
             _save(job, tutor, state)
             if not finished:
                 return False
@@ -150,10 +151,6 @@ def _reporter(job: Job, tutor: Tutor) -> Reporter:
     step = tutor.steps + 1
     log = open_log(job.log, job.folder, group=job.run, title=job.title, step=step)
     return Reporter(tutor, log, every=job.log_every)
-
-
-def _epoch_numbers(entry: Mapping[str, float | int]) -> dict[str, float]:
-    return {f"epoch/{name}": entry[name] for name in LOGGED_KEYS if name in entry}
 
 
 def _train_epoch(

@@ -137,10 +137,8 @@ def losses_function(
         moved = state._replace(params=state.params | params)
         observation, _ = problem.observe(moved, prepared, step)
         features = {k: unpack_dual(f).primal for k, f in observation.features.items()}
-        values, logits = (
-            unpack_dual(observation.losses).primal,
-            unpack_dual(observation.logits).primal,
-        )
+        values = unpack_dual(observation.losses).primal
+        logits = unpack_dual(observation.logits).primal
         observations.append(detach(Observation(values, logits, features, step.progress)))
         return observation.losses
 

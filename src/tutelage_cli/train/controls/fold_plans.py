@@ -31,7 +31,6 @@ from tutelage_cli.train.controls.folds import (
 from tutelage_cli.train.controls.plan_parts import load_trained, rates_of
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
-from tutelage_cli.train.job import Job
 from tutelage_cli.train.plan import BatchSource, TrainingPlan, TrainState
 
 
@@ -59,9 +58,10 @@ def _of_stage(inputs: ControlInputs) -> TrainingPlan:
     training = data.trainings(settings, _before(inputs, job.arm))[job.fold]
     plan = _plan_of(inputs, training)
     if training.is_trial:  # the chosen one, which is trained: no epoch is left
-        return _continued(replace(plan, rates=()), chosen_trial(job))
+        load_trained(plan.tutor, chosen_trial(job))
+        return replace(plan, rates=())
     if training.start:
-        return _continued(plan, job.with_arm(PLAIN, job.fold))
+        load_trained(plan.tutor, job.with_arm(PLAIN, job.fold))
     return plan
 
 
@@ -111,12 +111,6 @@ def _plan(
     train = inputs.material.train
     tutor = build_tutor("untaught", seed, train, settings, total, objective=objective)
     return TrainingPlan(tutor, batches, rates_of(settings), index)
-
-
-def _continued(plan: TrainingPlan, before: Job) -> TrainingPlan:
-    """Start from where another student ended."""
-    load_trained(plan.tutor, before)
-    return plan
 
 
 FOLD_PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {

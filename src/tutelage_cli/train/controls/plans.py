@@ -125,10 +125,6 @@ def _taught(inputs: ControlInputs) -> TrainingPlan:
     )
 
 
-def _checked_included(inputs: ControlInputs) -> TrainingPlan:
-    return plain_training(inputs, *with_checked(inputs))
-
-
 def _checked_only(inputs: ControlInputs) -> TrainingPlan:
     checked, settings = inputs.material.held_out, inputs.job.settings
     grid = [
@@ -261,7 +257,7 @@ def _of_rate(inputs: ControlInputs) -> TrainingPlan:
 PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     "checked-only": _checked_only,
     "fine-tuned": _fine_tuned,
-    "checked-included": _checked_included,
+    "checked-included": lambda inputs: plain_training(inputs, *with_checked(inputs)),
     "early-stopped": _early_stopped,
     "regularised": regularised,
     "pruned": _pruned,

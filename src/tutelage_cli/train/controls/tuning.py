@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -70,7 +69,8 @@ def choose(
     """
     file = inputs.job.folder / CHOSEN
     if file.exists():
-        return _read(file)
+        with name_damaged_file(file, "Delete it, and it is made again."):
+            return Choice(**json.loads(file.read_text(encoding="utf-8")))
     checked = inputs.material.held_out
     first = Choice(*grid[0], eval_steps[0])
     if len(checked) < 2:
@@ -122,8 +122,3 @@ def _cross_validated(
                 likelihood = log_likelihood(tutor, left_out)
                 totals[list(eval_steps).index(step + 1)] += len(validation) * likelihood
     return (totals / len(checked)).tolist()
-
-
-def _read(file: Path) -> Choice:
-    with name_damaged_file(file, "Delete it, and it is made again."):
-        return Choice(**json.loads(file.read_text(encoding="utf-8")))
