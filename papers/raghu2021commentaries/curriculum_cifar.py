@@ -107,6 +107,10 @@ class StudentSettings(NamedTuple):
     steps: int = 25_000
 
 
+RESNETS = ("cnn", "resnet18-cifar", "resnet34-cifar")
+SLIM = ("cnn", "resnet8-slim", "resnet14-slim")
+
+
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
@@ -116,11 +120,7 @@ class Settings(RecipeSettings):
     train: int = 40_000  # images, to learn weights with
     held_out: int = 10_000  # images that judge them, and join those of ``train`` for the pupils
     tested: int = 10_000  # test images
-    pupils: tuple[StudentSettings, ...] = (
-        StudentSettings("cnn"),
-        StudentSettings("resnet18-cifar"),
-        StudentSettings("resnet34-cifar"),
-    )
+    pupils: tuple[StudentSettings, ...] = tuple(map(StudentSettings, RESNETS))
     """one for each of ``PLACES``"""
     batch: int = 64
     lr: float = 1e-4  # of a pupil's Adam
@@ -259,33 +259,18 @@ MINI = Settings(
     "cifar10",
     CurriculumSettings(100, 16, 1e-4, 20, new_start=False),
     *(4000, 1000, 1000),
-    (
-        StudentSettings("cnn", 600),
-        StudentSettings("resnet8-slim", 150),
-        StudentSettings("resnet14-slim", 75),
-    ),
+    tuple(map(StudentSettings, SLIM, (600, 150, 75))),
     64,
     1e-4,
     10,
 )
-LONGER = replace(
-    MINI,
-    pupils=(
-        StudentSettings("cnn", 600),
-        StudentSettings("resnet8-slim", 2000),
-        StudentSettings("resnet14-slim", 2000),
-    ),
-)
+LONGER = replace(MINI, pupils=tuple(map(StudentSettings, SLIM, (600, 2000, 2000))))
 """ResNets of mini end at 10% and 16% test accuracy, little above chance"""
 GPU = Settings(
     "cifar10",
     CurriculumSettings(300, 8, 1e-4, 12),
     *(40_000, 10_000, 5000),
-    (
-        StudentSettings("cnn", 2000),
-        StudentSettings("resnet18-cifar", 500),
-        StudentSettings("resnet34-cifar", 250),
-    ),
+    tuple(map(StudentSettings, RESNETS, (2000, 500, 250))),
     64,
     1e-4,
     10,

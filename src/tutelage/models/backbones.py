@@ -102,22 +102,15 @@ class Pretrained(nn.Module):
         self, backbone: Backbone, classes: int, mean: Tensor, std: Tensor, size: int
     ) -> None:
         super().__init__()
-        self.inputs = input_transform(backbone, mean, std, size)
+        self.inputs = nn.Identity()
+        if backbone.mean is not None:
+            self.inputs = PretrainedTransform(mean, std, backbone, size)
         self.backbone = backbone.network
         self.fc = nn.Linear(backbone.width, classes)
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """The logits."""
         return self.fc(self.backbone(self.inputs(images)))
-
-
-def input_transform(backbone: Backbone, mean: Tensor, std: Tensor, size: int) -> nn.Module:
-    """What images pass before a backbone; nothing where it expects nothing of them."""
-    return (
-        nn.Identity()
-        if backbone.mean is None
-        else PretrainedTransform(mean, std, backbone, size)
-    )
 
 
 def headless(network: nn.Module, name: str) -> tuple[nn.Module, int, str]:
