@@ -55,7 +55,7 @@ class BatchTransform:
 
 @dataclass(frozen=True)
 class Reader(Dataset[Batch | UsageError]):
-    """What a worker process holds: it makes a ``Batch`` of what it is asked for."""
+    """What a worker process holds: it makes a ``Batch`` of what is requested."""
 
     examples: Any
     ids: Tensor
@@ -195,8 +195,8 @@ class Streamed:
             raise UsageError(
                 f"rows are {int(rows.min())}..{int(rows.max())}; allowed: 0..{count - 1}."
             )
-        asks = shuffled(rows.cpu(), self.size, self.seed, number)
-        yield from self._read(islice(asks, start, None))
+        requests = shuffled(rows.cpu(), self.size, self.seed, number)
+        yield from self._read(islice(requests, start, None))
 
     def draw(self, number: int) -> Batch:
         """A batch drawn uniformly, without the same example twice; read by this process."""
@@ -208,8 +208,8 @@ class Streamed:
 
     def whole(self, size: int) -> Iterator[Batch]:
         """Every example once, in the order of the set and never augmented."""
-        asks = in_order(len(self.examples), size, self.seed)
-        yield from self._read(asks)
+        requests = in_order(len(self.examples), size, self.seed)
+        yield from self._read(requests)
 
     @property
     def _ids(self) -> Tensor:
@@ -233,15 +233,15 @@ class Streamed:
             generator=torch.Generator(),  # so that no number is drawn from torch's own
         )
 
-    def _read(self, asks: Iterable[BatchRequest]) -> Iterator[Batch]:
-        asked = self._loader.sampler
-        assert isinstance(asked, _RequestSampler)
-        asked.asks, wrong = asks, None
+    def _read(self, requests: Iterable[BatchRequest]) -> Iterator[Batch]:
+        sampler = self._loader.sampler
+        assert isinstance(sampler, _RequestSampler)
+        sampler.requests, wrong = requests, None
         for found in self._loader:
             if isinstance(found, UsageError):
                 wrong = found
                 break
-            if asked.asks is not asks and self.persistent:
+            if sampler.requests is not requests and self.persistent:
                 raise RuntimeError(
                     "another epoch was begun on the same persistent workers: finish one before "
                     "the other, or leave persistent away."
@@ -257,13 +257,13 @@ class Streamed:
 
 
 class _RequestSampler(Sampler[BatchRequest]):
-    """Hands on what was asked for; it lives in the process that asks."""
+    """Yields what was requested; it lives in the process that reads the batches."""
 
     def __init__(self) -> None:
-        self.asks: Iterable[BatchRequest] = ()
+        self.requests: Iterable[BatchRequest] = ()
 
     def __iter__(self) -> Iterator[BatchRequest]:
-        return iter(self.asks)
+        return iter(self.requests)
 
 
 def _as_it_is(found: Any) -> Any:

@@ -85,11 +85,11 @@ they were learned through; weights by image"""
 BEYOND: dict[str, Beyond] = {"curriculum": "paper", "clipped": "safe", "non-curriculum": "safe"}
 PLACES = ("cnn", "resnet", "deeper")
 """what a student is for: the network that weights were learned with, a ResNet, a deeper one"""
-SAID = ("two-block CNN", "ResNet", "deeper ResNet")
+STUDENT_NAMES = ("two-block CNN", "ResNet", "deeper ResNet")
 PAPER = CurriculumSettings(1500, 8, 1e-4, 100)  # how weights are learned
 METRICS = {
     f"{what}_{place}": f"{said}, {student}, %"
-    for place, student in zip(PLACES, SAID, strict=True)
+    for place, student in zip(PLACES, STUDENT_NAMES, strict=True)
     for what, said in (
         ("area", "mean test accuracy along the training"),
         ("final", "test accuracy at its end"),
@@ -239,8 +239,8 @@ def plots() -> tuple[Plot, ...]:
     title, arms = "Held-out loss while weights are learned", ("curriculum", "non-curriculum")
     return (
         *(
-            curves(f"Test accuracy, {said}", "%", ARMS, place, "look")
-            for place, said in zip(PLACES, SAID, strict=True)
+            curves(f"Test accuracy, {student}", "%", ARMS, place, "look")
+            for place, student in zip(PLACES, STUDENT_NAMES, strict=True)
         ),
         curves(title, "nats", arms, "held-out loss", "student"),
     )
