@@ -110,16 +110,10 @@ def _number(value: Any, form: str) -> str:
 
 
 def caution(card: Mapping[str, Any]) -> str:
-    """Warn of a teacher that depends on the student's state and was learned along one run.
+    """A warning of a teacher that depends on the student's state and was learned along one run.
 
     At the end of a run such a teacher gives low weights to examples that the student has not
-    learned; for a new student these are all examples.
-
-    Args:
-        card: The commentary's card, as ``read_card`` returns it.
-
-    Returns:
-        The warning, or an empty string.
+    learned; for a new student these are all examples. Empty for other teachers.
     """
     learnt_on = card.get("learnt_on")
     runs = learnt_on.get("runs") if isinstance(learnt_on, dict) else None

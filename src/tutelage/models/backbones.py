@@ -72,14 +72,7 @@ class PretrainedTransform(nn.Module):
         self.side = None if backbone.sides is None else backbone.sides.of(size)
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K S S"]:
-        """Prepare images.
-
-        Args:
-            images: Normalised, grey or coloured.
-
-        Returns:
-            Images as the network was trained on.
-        """
+        """Normalised images, grey or coloured, as the network was trained on."""
         ready = images * self.get_buffer("scale") + self.get_buffer("shift")
         if self.side is None or ready.shape[2:] == (self.side, self.side):
             return ready
@@ -88,15 +81,7 @@ class PretrainedTransform(nn.Module):
 
 
 class Pretrained(nn.Module):
-    """A student: a backbone and a new linear layer.
-
-    Args:
-        backbone: The network without its last layer.
-        classes: Columns of the output.
-        mean: [C] that was taken off the images' channels, in 0..1.
-        std: [C] by which they were divided, in 0..1.
-        size: Their longer side, in pixels.
-    """
+    """A student: a backbone behind its ``PretrainedTransform``, and a new linear layer."""
 
     def __init__(
         self, backbone: Backbone, classes: int, mean: Tensor, std: Tensor, size: int

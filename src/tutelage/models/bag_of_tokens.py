@@ -29,16 +29,7 @@ class MeanPooling(nn.Module):
 
 
 class BagOfTokens(nn.Module):
-    """A linear classifier of the mean embedding, independent of token order.
-
-    Args:
-        words: Tokens there are.
-        classes: Columns of the output.
-        width: Of an embedding.
-
-    Raises:
-        UsageError: If a size is below 1.
-    """
+    """A linear classifier of the mean embedding, independent of token order."""
 
     def __init__(self, words: int, classes: int, *, width: int = 64) -> None:
         super().__init__()

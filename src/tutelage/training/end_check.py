@@ -74,10 +74,8 @@ def distance_of_ends(window: Window, end: StudentState) -> float:
     """The distance between real and recomputed end, relative to that from start to end.
 
     Parameters count by Adam's mean squared gradient, where there is one: an entry whose
-    gradient is all rounding moves as far as others there, but does not matter to the loss.
-
-    Returns:
-        0 where the ends agree within rounding; NaN where the window is not finite.
+    gradient is all rounding moves as far as others there, but does not matter to the loss. It
+    is 0 where the ends agree within rounding, and NaN where the window is not finite.
     """
     assert window.start is not None
     moving = {name for step in window.steps for name in step.settings}

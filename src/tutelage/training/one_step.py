@@ -43,11 +43,6 @@ class OneStepUpdater:
 
     Passes are recorded, a teacher step may wait for the next step's loss (``pending``), and a
     student step may be tentative (``takes_tentative_step``).
-
-    Args:
-        problem: The student learning under the teacher.
-        student_step: Takes the student's steps.
-        updater: Takes the teacher's.
     """
 
     def __init__(

@@ -37,15 +37,7 @@ def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Par
 
 
 class TeacherUpdater:
-    """Updates the teacher by estimates of a signal.
-
-    Args:
-        teacher: The teacher.
-        signal: Estimates the gradient of the held-out loss with respect to the teacher.
-        optimizer: The teacher's optimiser.
-        every: Student steps between two estimates.
-        aggregate: Estimates that are averaged into one teacher step.
-    """
+    """Updates the teacher: an estimate every so many student steps, some to a teacher step."""
 
     def __init__(
         self,
