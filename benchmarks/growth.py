@@ -44,12 +44,12 @@ from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.models import TwoBlockCNN
 from tutelage.signals import Replayed, Reversible, Signal, Unrolled
 from tutelage.teachers import (
+    CombinedTeacher,
     Copies,
     InternalState,
     MarginLoss,
     MetaLabelCorrection,
     OutOfFoldTargets,
-    Together,
     WorstCase,
 )
 from tutelage.training.tutor import Tutor
@@ -175,7 +175,7 @@ def copies(k: int) -> Point:
     """One step on augmented copies, weighed by their losses."""
     student = TwoBlockCNN(1, CLASSES, PIXELS)
     augment = partial(crop_and_flip, pad=4, mode="zeros", flip=False)
-    teacher = Together(Copies(k, augment, include_original=True), WorstCase(1.0))
+    teacher = CombinedTeacher(Copies(k, augment, include_original=True), WorstCase(1.0))
     tutor = Tutor(student, SGD(student.parameters(), 1e-3, momentum=0.9), teacher)
     batch = batch_of(1, PIXELS, PIXELS, rows=size(32, 2))
     batch = batch._replace(inputs=batch.inputs.sigmoid())

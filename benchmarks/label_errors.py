@@ -30,14 +30,14 @@ from torch import Tensor, nn
 from tutelage.crossfit import (
     ForwardCorrected,
     LabelErrors,
+    error_count_interval,
     estimate_transitions,
     label_errors,
     label_posterior,
+    match_error_counts,
     out_of_fold,
     refined_transitions,
     stratified_folds,
-    with_totals,
-    wrong_between,
 )
 from tutelage.errors import UsageError, nearest
 from tutelage.losses.objectives import Objective, cross_entropy
@@ -51,7 +51,7 @@ from tutelage_cli.data.sources import load
 from tutelage_cli.data.splits import balanced_rows
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.freeze import frozen_features
-from tutelage_cli.train.parts import read_data
+from tutelage_cli.train.read_data import read_data
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import Data, with_tokens
 
@@ -226,7 +226,7 @@ def measure(of: Examples, checked: int, seed: int, epochs: int = 8) -> list[dict
     ]
     draws = torch.cat([found.draws for found in each[:2]])
     both = each[0]._replace(probabilities=draws.mean(0), draws=draws)
-    last = with_totals(each[2], both._replace(draws=draws[::2]))
+    last = match_error_counts(each[2], both._replace(draws=draws[::2]))
     mean = (first.train + second.train) / 2
     rows = [
         {"seed": seed, "predictions": kind, **_judged(said, found, labels, wrong)}
@@ -254,9 +254,9 @@ def _judged(
     listed = find_label_issues(given, p, n_jobs=1)
     recall = float((listed & wrong).sum() / wrong.sum())
     ours = found.probabilities.numpy()
-    low, high = wrong_between(found)
+    low, high = error_count_interval(found)
     suspects = torch.from_numpy(ours > 0.5)
-    least, most = wrong_between(found, suspects)
+    least, most = error_count_interval(found, suspects)
     scores = {
         method: -get_label_quality_scores(given, p, method=method, adjust_pred_probs=False)
         for method in METHODS

@@ -15,7 +15,7 @@ from torch.optim import SGD
 
 from benchmarks.command import Benchmark, Row, main, size
 from tutelage.signals import Unrolled
-from tutelage.teachers import InternalState, LossWeigher, Together
+from tutelage.teachers import CombinedTeacher, InternalState, LossWeigher
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, PreparedBatch, as_prepared
 
@@ -78,7 +78,7 @@ def surface(*, attached: bool) -> nn.Module:
 TEACHERS: dict[str, Callable[[bool], nn.Module]] = {
     "margin and loss": lambda attached: surface(attached=attached),
     "loss": lambda attached: LossWeigher(width=8, attached=attached),
-    "scaled inputs, and loss": lambda attached: Together(
+    "scaled inputs, and loss": lambda attached: CombinedTeacher(
         Scales(), LossWeigher(width=8), attached=attached
     ),
 }

@@ -30,7 +30,7 @@ from papers.framework.cost import Once, interleaved
 from tutelage.augment import crop_and_flip
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.teachers import CombinedTeacher, Copies, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, PreparedBatch
 from tutelage_cli.data.batches import Batches, CollateImages
@@ -111,7 +111,7 @@ def tutor_of(kind: str, net: nn.Module, lr: float = 0.1) -> Tutor:
     """
     augment = partial(crop_and_flip, pad=4, mode="zeros", flip=False)
     k = 1 if kind == "DA" else COPIES
-    teacher = Together(Copies(k, augment, include_original=k > 1), KINDS[kind]())
+    teacher = CombinedTeacher(Copies(k, augment, include_original=k > 1), KINDS[kind]())
     return Tutor(net, SGD(net.parameters(), lr, momentum=0.9, weight_decay=5e-4), teacher)
 
 

@@ -127,7 +127,7 @@ def pays(args: Pays) -> int:
     if args.seeds < 2:
         raise UsageError(f"seeds is {args.seeds}; allowed: 2 and above, better 5.")
     from papers.pays.cells import run_cells
-    from papers.pays.rows import print_table, stored, write_curves
+    from papers.pays.comparison import print_table, stored, write_curves
 
     run_cells(args.cells, args.seeds, args.jobs, args.out)
     write_curves(args.out)

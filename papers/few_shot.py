@@ -21,7 +21,7 @@ from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import correct_predictions
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
-from tutelage.signals import FromStart
+from tutelage.signals import InitialGradientSignal
 from tutelage.training.loops import planned_steps
 from tutelage.training.teacher_buffers import require_no_memory
 from tutelage.training.teacher_update import step_if_finite
@@ -46,14 +46,14 @@ def learn_start(
     groups: Iterable[Sequence[Episode]],
     *,
     steps: int,
-    signal: FromStart,
+    signal: InitialGradientSignal,
     seed: int = 0,
 ) -> Iterator[MetaStep]:
     """Move the student's own parameters, and the teacher's, to where adapted students do well.
 
     ``theta_K`` is the student after K steps on a task's support set, each on the taught loss;
-    the gradient of ``mean over tasks of L_query(theta_K)`` in ``theta_0`` and ``phi`` is what
-    the optimiser gets.
+    the optimiser gets the gradient of ``mean over tasks of L_query(theta_K)`` in ``theta_0``
+    and the teacher's parameters.
 
     Source: Finn et al. 2017, Model-Agnostic Meta-Learning, algorithm 2 (``Unrolled`` or
     ``Replayed``; first order with ``Replayed(K, product=FirstOrder())``); Raghu et al. 2021,
@@ -74,7 +74,12 @@ def learn_start(
 
 
 def evaluate_start(
-    problem: BilevelProblem, episode: Episode, signal: FromStart, steps: int, *, seed: int
+    problem: BilevelProblem,
+    episode: Episode,
+    signal: InitialGradientSignal,
+    steps: int,
+    *,
+    seed: int,
 ) -> HeldOutLoss:
     """The loss on a task's query set after K steps on its support set, with its gradients."""
     require_no_memory(problem.teacher)

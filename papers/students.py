@@ -54,11 +54,7 @@ class Epochs(Protocol):
         ...
 
 
-def _known_network(settings: object, name: str) -> None:
-    require_network(getattr(settings, name))
-
-
-Network = Annotated[str, _known_network]
+Network = Annotated[str, lambda settings, name: require_network(getattr(settings, name))]
 """a name of ``tutelage.models.STUDENTS``, or of ``SLIM``"""
 splits: Callable[[str], Splits[ImageSet]] = cache(load_known)
 """a known data set, read once in each process"""

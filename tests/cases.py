@@ -195,12 +195,17 @@ class Seen(Signal):
     calls: list[tuple[BilevelProblem, Params, Window, Batch]] = field(default_factory=list)
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         copied = window.end
         end = copied._replace(params={k: v.clone() for k, v in copied.params.items()})
-        self.calls.append((problem, phi, Window(window.start, window.steps, end), held_out))
-        zero = {k: torch.zeros_like(p) for k, p in phi.items()}
+        self.calls.append((
+            problem,
+            teacher_params,
+            Window(window.start, window.steps, end),
+            held_out,
+        ))
+        zero = {k: torch.zeros_like(p) for k, p in teacher_params.items()}
         return Estimate(zero, torch.zeros(()))
 
 

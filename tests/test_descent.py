@@ -63,20 +63,22 @@ def test_a_clipped_step_taken_again_is_clipped(student, optimizer) -> None:
 def test_the_teacher_s_gradient_through_clipping_is_that_of_real_training(optimizer) -> None:
     module, teacher = build("relu network"), InputWeigher().double()
     learner = OPTIMIZERS[optimizer](module)
-    problem, phi, window, held_out = watched(
+    problem, teacher_params, window, held_out = watched(
         module, learner, teacher, steps=2, step_strategy=CLIPPED
     )
-    got = Unrolled(2)(problem, phi, window, held_out).grad
-    direction = {k: torch.randn_like(p) for k, p in phi.items()}
+    got = Unrolled(2)(problem, teacher_params, window, held_out).grad
+    direction = {k: torch.randn_like(p) for k, p in teacher_params.items()}
 
     def judged(size: float) -> float:
         student, moved = build("relu network"), InputWeigher().double()
-        moved.load_state_dict({k: v + size * direction[k] for k, v in phi.items()})
+        moved.load_state_dict({k: v + size * direction[k] for k, v in teacher_params.items()})
         own = OPTIMIZERS[optimizer](student)
         tutor, batches = Tutor(student, own, moved, step_strategy=CLIPPED), stream()
         for _ in range(2):
             tutor.step(next(batches))
-        return float(problem.held_out_loss(StudentView(student, own).state(), phi, held_out))
+        return float(
+            problem.held_out_loss(StudentView(student, own).state(), teacher_params, held_out)
+        )
 
     want = (judged(1e-6) - judged(-1e-6)) / 2e-6
     slope = sum(float((got[k] * d).sum()) for k, d in direction.items())

@@ -23,7 +23,7 @@ from tutelage.errors import UsageError
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.models import FourBlockCNN, FourBlocks
-from tutelage.signals import FromStart, Replayed, Unrolled
+from tutelage.signals import InitialGradientSignal, Replayed, Unrolled
 from tutelage.signals.products import FirstOrder
 from tutelage.teachers import Plain, SupportWeights
 from tutelage.types import Batch, Params
@@ -61,19 +61,34 @@ def weigher() -> SupportWeights:
     return teacher.double()
 
 
-def weights_by_hand(teacher: SupportWeights, phi: Params, x: Tensor, y: Tensor, k: int):
-    network = {n.removeprefix("network."): p for n, p in phi.items() if n[:8] == "network."}
+def weights_by_hand(
+    teacher: SupportWeights, teacher_params: Params, x: Tensor, y: Tensor, k: int
+):
+    network = {
+        n.removeprefix("network."): p for n, p in teacher_params.items() if n[:8] == "network."
+    }
     image = torch.cat([x, torch.full_like(x[:, :1], k / STEPS)], 1)
     features = functional_call(teacher.network, network, (image,))
-    label = F.linear(F.one_hot(y, WAYS).double(), phi["embed.weight"], phi["embed.bias"])
+    label = F.linear(
+        F.one_hot(y, WAYS).double(),
+        teacher_params["embed.weight"],
+        teacher_params["embed.bias"],
+    )
     both = torch.cat([features, label], 1)
-    hidden = F.linear(both, phi["head.0.weight"], phi["head.0.bias"]).relu()
-    t = F.linear(hidden, phi["head.2.weight"], phi["head.2.bias"]).sigmoid().squeeze(1)
+    hidden = F.linear(
+        both, teacher_params["head.0.weight"], teacher_params["head.0.bias"]
+    ).relu()
+    t = (
+        F
+        .linear(hidden, teacher_params["head.2.weight"], teacher_params["head.2.bias"])
+        .sigmoid()
+        .squeeze(1)
+    )
     return len(t) * t / t.sum()
 
 
 def by_hand(
-    problem: BilevelProblem, of: Episode, theta: Params, phi: Params, *, first: bool
+    problem: BilevelProblem, of: Episode, theta: Params, teacher_params: Params, *, first: bool
 ) -> Tensor:
     """The query loss after K steps, a graph of both; to first order, dg/dtheta is cut."""
     start, module = theta, problem.student.module
@@ -86,7 +101,7 @@ def by_hand(
         )
         teacher = problem.teacher
         if isinstance(teacher, SupportWeights):
-            losses = losses * weights_by_hand(teacher, phi, *of.support[:2], k)
+            losses = losses * weights_by_hand(teacher, teacher_params, *of.support[:2], k)
         grads = torch.autograd.grad(losses.mean(), list(here.values()), create_graph=True)
         theta = {n: theta[n] - LR * g for n, g in zip(start, grads, strict=True)}
     return F.cross_entropy(functional_call(module, theta, (of.query.inputs,)), of.query.targets)
@@ -97,16 +112,18 @@ def own(module: nn.Module) -> Params:
 
 
 def gradient_by_hand(problem: BilevelProblem, *, first: bool) -> tuple[Tensor, Params, Params]:
-    theta, phi = own(problem.student.module), own(problem.teacher)
-    loss = by_hand(problem, episode(), theta, phi, first=first)
+    theta, teacher_params = own(problem.student.module), own(problem.teacher)
+    loss = by_hand(problem, episode(), theta, teacher_params, first=first)
     # to first order, cutting every step's own copy leaves graphs that lead nowhere
-    grads = torch.autograd.grad(loss, [*theta.values(), *phi.values()], allow_unused=True)
-    zeros = [torch.zeros_like(p) for p in (*theta.values(), *phi.values())]
+    grads = torch.autograd.grad(
+        loss, [*theta.values(), *teacher_params.values()], allow_unused=True
+    )
+    zeros = [torch.zeros_like(p) for p in (*theta.values(), *teacher_params.values())]
     found = [z if g is None else g for g, z in zip(grads, zeros, strict=True)]
     return (
         loss,
         dict(zip(theta, found, strict=False)),
-        dict(zip(phi, found[len(theta) :], strict=True)),
+        dict(zip(teacher_params, found[len(theta) :], strict=True)),
     )
 
 
@@ -120,20 +137,20 @@ def agree(got: Params, want: Params) -> None:
 @pytest.mark.parametrize("teacher", [Plain, weigher])
 def test_the_gradient_of_start_and_teacher_is_double_backward_by_hand(signal, teacher) -> None:
     problem = made(teacher())
-    loss, theta, phi = gradient_by_hand(problem, first=False)
+    loss, theta, teacher_params = gradient_by_hand(problem, first=False)
     verdict = evaluate_start(problem, episode(), signal, STEPS, seed=0)
     torch.testing.assert_close(verdict.loss, loss.detach())
     agree(verdict.student, theta)
-    agree(verdict.teacher, phi)
+    agree(verdict.teacher, teacher_params)
 
 
 @pytest.mark.parametrize("teacher", [Plain, weigher])
 def test_to_first_order_the_inner_gradient_does_not_follow_the_student(teacher) -> None:
     problem = made(teacher())
-    _, theta, phi = gradient_by_hand(problem, first=True)
+    _, theta, teacher_params = gradient_by_hand(problem, first=True)
     verdict = evaluate_start(problem, episode(), FIRST_ORDER, STEPS, seed=0)
     agree(verdict.student, theta)
-    agree(verdict.teacher, phi)
+    agree(verdict.teacher, teacher_params)
     exact = evaluate_start(problem, episode(), SECOND_ORDER[0], STEPS, seed=0)
     name = "fc.weight"
     assert (exact.student[name] - theta[name]).norm() > 0.01 * theta[name].norm()
@@ -180,7 +197,7 @@ def shifted(problem: BilevelProblem, params: Params, v: Params, scale: float) ->
 
 @pytest.mark.parametrize("signal", [SECOND_ORDER[0], FIRST_ORDER], ids=repr)
 @pytest.mark.parametrize("teacher", [Plain, weigher])
-def test_query_loss_falls_and_both_learn(signal: FromStart, teacher) -> None:
+def test_query_loss_falls_and_both_learn(signal: InitialGradientSignal, teacher) -> None:
     problem = made(teacher())
     params = [*problem.student.module.parameters(), *problem.teacher.parameters()]
     before = [p.detach().clone() for p in params]

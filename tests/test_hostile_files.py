@@ -22,6 +22,7 @@ from tutelage.storage.checkpoint import load_checkpoint, name_damaged_file, save
 from tutelage.teachers import (
     AttentionMask,
     Blending,
+    CombinedTeacher,
     Curriculum,
     InternalState,
     KeepOrDrop,
@@ -31,7 +32,6 @@ from tutelage.teachers import (
     Mixup,
     RandomMask,
     SelfPaced,
-    Together,
 )
 from tutelage_cli.commentary.show import stand_in
 from tutelage_cli.config.settings_files import from_plain, load_settings, to_plain
@@ -43,7 +43,7 @@ TEACHERS: list[Callable[[], nn.Module]] = [
     lambda: InternalState(STUDENT, classes=3, tap="pool", surface=("margin", "loss")),
     lambda: LossWeigher(width=7),
     lambda: Curriculum(TwoBlockCNN(2, 1, 16)),
-    lambda: Together(Blending(3), LossWeigher(width=4)),
+    lambda: CombinedTeacher(Blending(3), LossWeigher(width=4)),
     lambda: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=3.0),
     lambda: LearnedAugmentation("standard", most=3, mean=(0.5,), std=(0.05,)),
     lambda: KeepOrDrop(KeepProbability(3)),

@@ -11,7 +11,7 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.losses.objectives import cross_entropy
 from tutelage.randomness import mixed_seed
 from tutelage.signals import Lookahead
-from tutelage.teachers import Copies, LossWeigher, Together, WorstCase, WorstCaseSoft
+from tutelage.teachers import CombinedTeacher, Copies, LossWeigher, WorstCase, WorstCaseSoft
 from tutelage.training.forward import StepResult, apply_weights, prepare_batch
 from tutelage.training.skip_rows import rows_above_share
 from tutelage.training.tutor import Tutor
@@ -41,7 +41,7 @@ def student_of(*between: nn.Module, scale: float = 3.0) -> nn.Module:
 
 
 def step(student: nn.Module, weigher: nn.Module) -> tuple[Tensor, Tutor, StepResult]:
-    teacher = Together(Copies(K, noisy, include_original=True), weigher)
+    teacher = CombinedTeacher(Copies(K, noisy, include_original=True), weigher)
     tutor = Tutor(student, SGD(student.parameters(), 0.0), teacher)
     record = tutor.step(batch_of())
     found = [p.grad.flatten() for p in student.parameters() if p.grad is not None]

@@ -21,8 +21,8 @@ from tutelage.signals import (
     Replayed,
     Reversible,
     Signal,
+    TrajectorySignal,
     Unrolled,
-    WholeRun,
 )
 from tutelage.signals.products import (
     Alignment,
@@ -47,7 +47,7 @@ SIGNALS: dict[str, Signal] = {
     "neumann": Implicit(Neumann(2, 0.05)),
     "conjugate gradient": Implicit(ConjugateGradient(2, damping=50.0)),
 }
-WHOLE: dict[str, WholeRun] = {
+WHOLE: dict[str, TrajectorySignal] = {
     "unrolled": Unrolled(3),
     "replayed": Replayed(3),
     "reversible": Reversible(3),

@@ -15,7 +15,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.student import StudentView
 from tutelage.signals import Lookahead, Replayed, Reversible, Score, Signal, Unrolled
-from tutelage.teachers import KeepOrDrop, MentorNetDD, Permuted, Together
+from tutelage.teachers import CombinedTeacher, KeepOrDrop, MentorNetDD, PermutationControl
 from tutelage.teachers.loss_percentile import LossPercentile
 from tutelage.training.loops import episodic
 from tutelage.training.teacher_buffers import memory_of
@@ -69,8 +69,8 @@ def test_steps_without_the_teacher_are_not_remembered() -> None:
 def test_the_memory_of_parts_is_found_by_their_names() -> None:
     wrapped = {
         "keeps.count": KeepOrDrop(Counting()),
-        "learned.count": Permuted(Counting()),
-        "weighs.count": Together(nn_prepares(), Counting()),
+        "learned.count": PermutationControl(Counting()),
+        "weighs.count": CombinedTeacher(nn_prepares(), Counting()),
         "average.level": MentorNetDD(C),
     }
     for name, teacher in wrapped.items():
@@ -187,7 +187,7 @@ def test_a_sampler_that_remembers_is_rewarded_inside_another_teacher() -> None:
             return as_prepared(batch)
 
     found = []
-    for wrap in (lambda t: t, lambda t: Together(Shows(), t)):
+    for wrap in (lambda t: t, lambda t: CombinedTeacher(Shows(), t)):
         torch.manual_seed(0)
         student, weighs = nn.Linear(3, 2), Weighs()
         teacher = wrap(KeepOrDrop(weighs))

@@ -93,17 +93,19 @@ def test_a_step_taken_again_gives_the_same_bits_wherever_it_is_taken(
     for number, on in enumerate([True, False, True, True]):
         with region(on, dtype):
             record = tutor.step(next(batches), next(batches))
-        problem, phi, window, held_out = seen.calls[number]
+        problem, teacher_params, window, held_out = seen.calls[number]
         assert window.start is not None
         with region(on != outside, dtype):
-            loss, _ = problem.training_loss(window.start, phi, window.steps[0])
-            grads, buffers = problem.gradient(window.start, phi, window.steps[0])
-            judged = problem.held_out_loss(window.end, phi, held_out)
+            loss, _ = problem.training_loss(window.start, teacher_params, window.steps[0])
+            grads, buffers = problem.gradient(window.start, teacher_params, window.steps[0])
+            judged = problem.held_out_loss(window.end, teacher_params, held_out)
         assert torch.equal(loss, record.loss)
         assert same(grads, {k: p.grad for k, p in tutor.student.named_parameters()})
         assert same(buffers, dict(tutor.student.named_buffers()))
         with region(on, dtype):
-            assert torch.equal(judged, problem.held_out_loss(window.end, phi, held_out))
+            assert torch.equal(
+                judged, problem.held_out_loss(window.end, teacher_params, held_out)
+            )
 
 
 SIGNALS: list[Signal] = [Unrolled(3), Replayed(3), Reversible(3), Lookahead()]
@@ -261,10 +263,16 @@ def test_a_large_but_finite_hypergradient_is_not_taken_for_overflow() -> None:
             self.size = size
 
         def __call__(
-            self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+            self,
+            problem: BilevelProblem,
+            teacher_params: Params,
+            window: Window,
+            held_out: Batch,
         ) -> Estimate:
-            loss = problem.held_out_loss(window.end, phi, held_out)
-            return Estimate({k: torch.full_like(p, self.size) for k, p in phi.items()}, loss)
+            loss = problem.held_out_loss(window.end, teacher_params, held_out)
+            return Estimate(
+                {k: torch.full_like(p, self.size) for k, p in teacher_params.items()}, loss
+            )
 
     batch = next(narrow())
     for size, skipped in ((1e18, 0), (1e25, 1)):  # Adam's memory of 1e50 would not be finite

@@ -19,10 +19,10 @@ from tutelage.signals import (
     Replayed,
     Reversible,
     Signal,
+    TrajectorySignal,
     Unrolled,
-    WholeRun,
 )
-from tutelage.teachers import KeepOrDrop, Permuted, Plain, Together
+from tutelage.teachers import CombinedTeacher, KeepOrDrop, PermutationControl, Plain
 from tutelage.training.forward import prediction_batch
 from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
@@ -235,7 +235,7 @@ def test_so_are_those_of_a_teacher_within_another(signal) -> None:
     inner = Renews()
     stepped(tutor_of(fresh(Body), KeepOrDrop(inner), signal), 4)
     assert float(inner.weighed) == 4
-    stepped(tutor_of(fresh(Body), Permuted(inner), None), 3)
+    stepped(tutor_of(fresh(Body), PermutationControl(inner), None), 3)
     assert float(inner.weighed) == 7
 
 
@@ -352,7 +352,7 @@ def test_constant_buffers_are_not_copied_and_give_the_same_gradients(signal) -> 
     copied, constant = Shown(), Constant()
     ends = []
     for teacher in (copied, constant):
-        tutor = tutor_of(fresh(Body), Together(Renews(), teacher), signal)
+        tutor = tutor_of(fresh(Body), CombinedTeacher(Renews(), teacher), signal)
         stepped(tutor, 2)
         teacher.places.clear()  # a hook's first call gets a copy
         ends.append(stepped(tutor, 2, 2).state_dict())
@@ -382,7 +382,7 @@ def made(_: int) -> tuple[nn.Module, SGD]:
     return student, SGD(student.parameters(), lr=0.1, momentum=0.9)
 
 
-def first_run(teacher: nn.Module, batches: list[Batch], signal: WholeRun) -> Episode:
+def first_run(teacher: nn.Module, batches: list[Batch], signal: TrajectorySignal) -> Episode:
     own = SGD(teacher.parameters(), lr=1.0)
     return next(
         episodic(made, teacher, own, lambda _: batches, lambda _: rows_of(9), signal=signal)

@@ -22,6 +22,7 @@ from tutelage.losses.reduction import counts_of
 from tutelage.losses.targets import CrossEntropy
 from tutelage.signals import GradientAlignment, Lookahead, NextStepLoss, Signal, Unrolled
 from tutelage.teachers import (
+    CombinedTeacher,
     Copies,
     DynamicLoss,
     InternalState,
@@ -31,7 +32,6 @@ from tutelage.teachers import (
     MentorNetPD,
     Plain,
     SelfPaced,
-    Together,
     UniformCopies,
     WorstCase,
 )
@@ -74,7 +74,7 @@ def same(inputs: Tensor, /, *, seed: int) -> Tensor:  # noqa: ARG001 - the inter
 
 
 def copies(weigher: nn.Module) -> nn.Module:
-    return Together(Copies(2, same, include_original=True), weigher)
+    return CombinedTeacher(Copies(2, same, include_original=True), weigher)
 
 
 TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {

@@ -11,7 +11,7 @@ from torch.optim import SGD, Adam
 from tests.cases import C, D, Unused, build, stream
 from tutelage.errors import UnsupportedStudentError, UsageError
 from tutelage.functional.student import StudentView
-from tutelage.functional.taps import find_tap, tap_width, tapped
+from tutelage.functional.submodule_outputs import find_submodule, output_width, record_outputs
 from tutelage.functional.trees import leaves, named_grad, reached_grad
 from tutelage.randomness import seeded
 
@@ -231,7 +231,7 @@ def test_taps_give_the_outputs_of_nested_modules() -> None:
 )
 def test_an_unknown_tap_lists_the_names_there_are_and_the_nearest(tap, message) -> None:
     with pytest.raises(UsageError, match=message):
-        find_tap(nested(), tap)
+        find_submodule(nested(), tap)
 
 
 def test_taps_leave_no_hook_when_the_student_raises() -> None:
@@ -245,7 +245,10 @@ def test_taps_leave_no_hook_when_the_student_raises() -> None:
 
 def test_taps_leave_no_hook_when_one_of_them_is_unknown() -> None:
     module = nested()
-    with pytest.raises(UsageError, match="no module 'nope'"), tapped(module, ("0", "nope")):
+    with (
+        pytest.raises(UsageError, match="no module 'nope'"),
+        record_outputs(module, ("0", "nope")),
+    ):
         pass
     assert hooks_of(module) == 0
 
@@ -263,29 +266,29 @@ def test_the_users_own_hooks_stay_and_run() -> None:
     ("tap", "width"), [("0.0", 6), ("0.2", 5), ("2", C), ("1", 5)], ids=lambda v: f"{v}"
 )
 def test_the_width_of_a_linear_layer_or_of_what_feeds_the_last_one_is_known(tap, width) -> None:
-    assert tap_width(nested(), tap) == width
+    assert output_width(nested(), tap) == width
 
 
 def test_a_block_in_front_of_the_last_linear_layer_has_its_width() -> None:
     body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    assert tap_width(nn.Sequential(body, nn.Linear(4, C)), "0") == 4
+    assert output_width(nn.Sequential(body, nn.Linear(4, C)), "0") == 4
 
 
 @pytest.mark.parametrize("tap", ["0.1", "0.0.0"])
 def test_a_width_that_cannot_be_known_asks_for_it(tap) -> None:
     block = nn.Sequential(nn.Sequential(nn.Conv1d(1, 2, 3), nn.ReLU()), nn.ReLU(), nn.Flatten())
     with pytest.raises(UsageError, match=rf"'{tap}'.*tap_width="):
-        tap_width(nn.Sequential(block, nn.Linear(4, C)), tap)
+        output_width(nn.Sequential(block, nn.Linear(4, C)), tap)
 
 
 def test_a_student_without_a_linear_layer_asks_for_the_width() -> None:
     with pytest.raises(UsageError, match="tap_width="):
-        tap_width(nn.Sequential(nn.Conv1d(1, 2, 3), nn.ReLU()), "1")
+        output_width(nn.Sequential(nn.Conv1d(1, 2, 3), nn.ReLU()), "1")
 
 
 def test_a_width_of_an_unknown_tap_names_the_taps() -> None:
     with pytest.raises(UsageError, match=r"no module 'fc'.*Allowed: "):
-        tap_width(nested(), "fc")
+        output_width(nested(), "fc")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tests.cases import D, InputWeigher, Shifter, stream
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import acts_at_test, is_attached, normalise_of, taps_of, uses_progress
-from tutelage.teachers import Curriculum, LossWeigher, Plain, Together
+from tutelage.teachers import CombinedTeacher, Curriculum, LossWeigher, Plain
 from tutelage.teachers.hook_calls import prepare, weigh
 from tutelage.types import Batch, Observation, Params, PreparedBatch, Progress, as_prepared
 
@@ -113,7 +113,7 @@ def test_the_running_statistics_of_a_teacher_are_left_alone() -> None:
 def test_two_teachers_together_prepare_as_one_and_weigh_as_the_other() -> None:
     batch = next(stream())
     shifter, weigher = Shifter().double(), LossWeigher(width=4).double()
-    both = Together(shifter, weigher)
+    both = CombinedTeacher(shifter, weigher)
     prepared = prepare(both, own(both), batch)
     alone = prepare(shifter, own(shifter), batch)
     assert torch.equal(prepared.inputs, alone.inputs)
@@ -125,13 +125,13 @@ def test_two_teachers_together_prepare_as_one_and_weigh_as_the_other() -> None:
 
 
 def test_two_teachers_together_have_the_traits_of_whose_moment_it_is() -> None:
-    both = Together(Shifter(), Everything())
+    both = CombinedTeacher(Shifter(), Everything())
     assert normalise_of(both) == "group"
     assert tuple(taps_of(both)) == ("0", "1")
     assert is_attached(both)
     assert acts_at_test(both)
     assert uses_progress(both)
-    swapped = Together(Everything(), LossWeigher())
+    swapped = CombinedTeacher(Everything(), LossWeigher())
     assert normalise_of(swapped) == "mean"
     assert tuple(taps_of(swapped)) == ()
     assert not is_attached(swapped)
@@ -149,4 +149,4 @@ def test_two_teachers_together_have_the_traits_of_whose_moment_it_is() -> None:
 )
 def test_a_teacher_without_its_moment_cannot_take_part(prepares, weighs, message) -> None:
     with pytest.raises(TypeError, match=message):
-        Together(prepares(), weighs())
+        CombinedTeacher(prepares(), weighs())

@@ -14,7 +14,7 @@ from tutelage import augment, crossfit, per_example, teachers
 from tutelage.data import as_batch, without_ids
 from tutelage.errors import UsageError
 from tutelage.teachers import StoredCopies
-from tutelage.teachers.worst_case_soft import UnlessChanged
+from tutelage.teachers.worst_case_soft import LabelPreservingTarget
 from tutelage.types import Batch
 
 torch.manual_seed(0)
@@ -45,7 +45,7 @@ TAKES: dict[str, tuple[Callable, tuple]] = {
         (torch.eye(2),),
     ),
     "StoredCopies": (StoredCopies, (torch.zeros(4, 2, 3), IDS, torch.zeros(4, 2))),
-    "UnlessChanged": (UnlessChanged, (P, IDS)),
+    "LabelPreservingTarget": (LabelPreservingTarget, (P, IDS)),
     "predicted": (lambda x: teachers.predicted(nn.Linear(2, 2), x), (P,)),
     "label_issues": (crossfit.label_issues, (P, LABELS)),
     "sharpened": (crossfit.sharpened, (P,)),

@@ -44,12 +44,12 @@ class Answer(Signal):
         self.calls = 0
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         self.calls += 1
         value = next(self.values)
-        loss = problem.held_out_loss(window.end, phi, held_out).detach()
-        return Estimate({k: torch.full_like(p, value) for k, p in phi.items()}, loss)
+        loss = problem.held_out_loss(window.end, teacher_params, held_out).detach()
+        return Estimate({k: torch.full_like(p, value) for k, p in teacher_params.items()}, loss)
 
 
 def groups(student: nn.Module) -> Optimizer:

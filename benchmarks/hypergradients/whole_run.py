@@ -19,7 +19,7 @@ from benchmarks.hypergradients.measure import Build, Case, Once
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
-from tutelage.signals import Replayed, Reversible, Unrolled, WholeRun
+from tutelage.signals import Replayed, Reversible, TrajectorySignal, Unrolled
 from tutelage.training.loops import planned_steps
 from tutelage.types import Batch, Observation, Params, PreparedBatch
 
@@ -170,7 +170,7 @@ def plain(make: Callable[[nn.Module], Optimizer], steps: int, dtype: torch.dtype
 
 
 def ours(
-    signal: WholeRun,
+    signal: TrajectorySignal,
     make: Callable[[nn.Module], Optimizer],
     steps: int,
     dtype: torch.dtype,

@@ -25,7 +25,7 @@ READ = (Tensor, np.ndarray, np.generic, int, float, list)
 
 
 @dataclass(frozen=True)
-class Making:
+class BatchTransform:
     """What becomes of the stacked inputs of a batch, in the order of the fields."""
 
     augment: Callable[[Tensor, int], Tensor] | None = None
@@ -55,12 +55,12 @@ class Making:
 
 @dataclass(frozen=True)
 class Reader(Dataset[Batch | UsageError]):
-    """What a worker process holds: it makes a ``Batch`` of what it is asked for."""
+    """What a worker process holds: it makes a ``Batch`` of what is requested."""
 
     examples: Any
     ids: Tensor
     """int64 [N]"""
-    making: Making
+    transform: BatchTransform
 
     def __getitem__(self, request: BatchRequest) -> Batch | UsageError:
         """Read a batch; torch's loader hands on what its sampler yields."""
@@ -73,7 +73,7 @@ class Reader(Dataset[Batch | UsageError]):
                     pairs.append(_pair(self.examples[row], own))
             inputs = _stacked([pair[0] for pair in pairs], "inputs", ids)
             targets = _stacked([pair[1] for pair in pairs], "target", ids)
-            made = self.making(inputs, request.seed, plain=request.plain)
+            made = self.transform(inputs, request.seed, plain=request.plain)
         except UsageError as error:
             return error
         return Batch(made, targets, ids, request.seed)
@@ -151,7 +151,7 @@ class Streamed:
     """of every order, draw and augmentation"""
     device: torch.device
     """where the batches go; the workers make them on the CPU"""
-    making: Making = field(default_factory=Making)
+    transform: BatchTransform = field(default_factory=BatchTransform)
     """what a worker makes of the stacked inputs; by default nothing"""
     ids: Tensor | None = None
     """int64 [N]; if None, ``examples.ids`` where there are such, else the row numbers"""
@@ -195,8 +195,8 @@ class Streamed:
             raise UsageError(
                 f"rows are {int(rows.min())}..{int(rows.max())}; allowed: 0..{count - 1}."
             )
-        asks = shuffled(rows.cpu(), self.size, self.seed, number)
-        yield from self._read(islice(asks, start, None))
+        requests = shuffled(rows.cpu(), self.size, self.seed, number)
+        yield from self._read(islice(requests, start, None))
 
     def draw(self, number: int) -> Batch:
         """A batch drawn uniformly, without the same example twice; read by this process."""
@@ -208,8 +208,8 @@ class Streamed:
 
     def whole(self, size: int) -> Iterator[Batch]:
         """Every example once, in the order of the set and never augmented."""
-        asks = in_order(len(self.examples), size, self.seed)
-        yield from self._read(asks)
+        requests = in_order(len(self.examples), size, self.seed)
+        yield from self._read(requests)
 
     @property
     def _ids(self) -> Tensor:
@@ -218,14 +218,14 @@ class Streamed:
 
     @cached_property
     def _reader(self) -> Reader:
-        return Reader(self.examples, self._ids, self.making)
+        return Reader(self.examples, self._ids, self.transform)
 
     @cached_property
     def _loader(self) -> DataLoader[Batch | UsageError]:
         return DataLoader(
             self._reader,
             batch_size=None,  # the reader makes batches
-            sampler=_Asked(),
+            sampler=_RequestSampler(),
             collate_fn=_as_it_is,
             num_workers=self.workers,
             persistent_workers=self.persistent and self.workers > 0,
@@ -233,15 +233,15 @@ class Streamed:
             generator=torch.Generator(),  # so that no number is drawn from torch's own
         )
 
-    def _read(self, asks: Iterable[BatchRequest]) -> Iterator[Batch]:
-        asked = self._loader.sampler
-        assert isinstance(asked, _Asked)
-        asked.asks, wrong = asks, None
+    def _read(self, requests: Iterable[BatchRequest]) -> Iterator[Batch]:
+        sampler = self._loader.sampler
+        assert isinstance(sampler, _RequestSampler)
+        sampler.requests, wrong = requests, None
         for found in self._loader:
             if isinstance(found, UsageError):
                 wrong = found
                 break
-            if asked.asks is not asks and self.persistent:
+            if sampler.requests is not requests and self.persistent:
                 raise RuntimeError(
                     "another epoch was begun on the same persistent workers: finish one before "
                     "the other, or leave persistent away."
@@ -256,14 +256,14 @@ class Streamed:
         return Batch(inputs, targets, ids, found.seed)
 
 
-class _Asked(Sampler[BatchRequest]):
-    """Hands on what was asked for; it lives in the process that asks."""
+class _RequestSampler(Sampler[BatchRequest]):
+    """Yields what was requested; it lives in the process that reads the batches."""
 
     def __init__(self) -> None:
-        self.asks: Iterable[BatchRequest] = ()
+        self.requests: Iterable[BatchRequest] = ()
 
     def __iter__(self) -> Iterator[BatchRequest]:
-        return iter(self.asks)
+        return iter(self.requests)
 
 
 def _as_it_is(found: Any) -> Any:

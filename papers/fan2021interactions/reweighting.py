@@ -19,7 +19,7 @@ from tutelage.models.pretrained_images import LITE0
 from tutelage.randomness import seeded
 from tutelage.signals import Lookahead, Reversible, Signal
 from tutelage.teachers import (
-    PAPER_SURFACE,
+    PAPER_SURFACE_FEATURES,
     InternalState,
     LossWeigher,
     MarginLoss,
@@ -298,7 +298,7 @@ def _internal_state_teacher(
     shown = features.split("+")
     seen: dict[str, Any] = {"label": "M0" in shown}
     if "M1" in shown:
-        seen["surface"] = PAPER_SURFACE
+        seen["surface"] = PAPER_SURFACE_FEATURES
     if shown[0].startswith("I"):
         tap = internal_state(student, shown[0], inputs.shape)
         seen |= {"tap": tap.name, "tap_width": tap.width}

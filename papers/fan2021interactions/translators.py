@@ -18,7 +18,7 @@ from papers.framework.settings import RecipeSettings, Share
 from papers.models.translator import Translator, marian
 from papers.students import endless, find_folder
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.functional.taps import tapped
+from tutelage.functional.submodule_outputs import record_outputs
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.randomness import seeded
 from tutelage.storage.json_files import environment
@@ -173,7 +173,7 @@ def _weights(tutor: Tutor, batches: PairBatches) -> tuple[Tensor, Tensor, Tensor
     student, teacher, found = tutor.student, tutor.teacher, []
     for batch in islice(batches.epoch(0), 1 + 1500 // batches.size):
         taps = getattr(teacher, "taps", ())
-        with tapped(student, taps) as features:
+        with record_outputs(student, taps) as features:
             logits = student(batch.inputs)
         losses = TokenCrossEntropy()(logits, batch.targets)
         seen = Observation(losses, logits, features, Progress())

@@ -30,7 +30,7 @@ from papers.framework.drawings import Drawing, scatter
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, expectation
 from papers.students import correlation
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.functional.taps import tapped
+from tutelage.functional.submodule_outputs import record_outputs
 from tutelage.losses.objectives import logits_of
 from tutelage.models import default_tap
 from tutelage.randomness import mixed_seed
@@ -50,7 +50,7 @@ FOLDS = 4  # parts of the training set, each judged by a student of the others
 DRAWN = 300  # images in a picture
 
 
-class Unseen(NamedTuple):
+class OutOfFoldPredictions(NamedTuple):
     """What students say of training images that they were not trained on."""
 
     probabilities: Tensor  # [N, C], on the CPU
@@ -89,7 +89,7 @@ def class_probabilities(trained: Trained, batches: Batches) -> Tensor:
     return torch.cat(found).softmax(1).cpu()
 
 
-def out_of_sample(seed: int, settings: Settings, device: torch.device) -> Unseen:
+def out_of_sample(seed: int, settings: Settings, device: torch.device) -> OutOfFoldPredictions:
     """Train an untaught student for each fold, by the schedule of all other arms."""
     material = material_of(settings, seed)
     count = len(material.train)
@@ -103,7 +103,7 @@ def out_of_sample(seed: int, settings: Settings, device: torch.device) -> Unseen
         left_out = replace(student.streams.train, examples=material.train.rows(rows))
         found[rows] = class_probabilities(student, left_out)
         students.append(student)
-    return Unseen(found, tuple(students))
+    return OutOfFoldPredictions(found, tuple(students))
 
 
 def between_classes(weights: Tensor, classes: Tensor) -> float:
@@ -125,7 +125,7 @@ def internal_states(trained: Trained, rows: Tensor) -> Tensor:
     chosen = replace(trained.streams.train, examples=trained.material.train.rows(rows))
     states = []
     for batch in chosen.whole(EVAL_BATCH_SIZE):
-        with tapped(student, (tap,)) as features:
+        with record_outputs(student, (tap,)) as features:
             student(batch.inputs)
         states.append(features[tap].flatten(1).cpu())
     return torch.cat(states)

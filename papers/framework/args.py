@@ -26,7 +26,7 @@ DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Reproduce:
-    """What ``python -m papers reproduce`` was args."""
+    """Arguments of ``python -m papers reproduce``."""
 
     recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
     """Which one; `python -m papers list` shows them."""

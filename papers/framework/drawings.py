@@ -36,7 +36,7 @@ def image_rows(
     }
 
 
-def seen_through(
+def apply_masks(
     images: UInt8[Tensor, "N ch H W"], masks: Float[Tensor, "N 1 H W"]
 ) -> UInt8[Tensor, "N ch H W"]:
     """Images with what a mask hides in black."""

@@ -23,7 +23,7 @@ from tutelage.errors import UsageError
 from tutelage.storage.atomic_files import write_atomically
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import as_json, environment, write_json
-from tutelage_cli.runner.ray_tasks import Died, last_line, ray_tasks
+from tutelage_cli.runner.ray_tasks import WorkerFailure, last_line, ray_tasks
 from tutelage_cli.runner.workers import started_workers
 
 
@@ -156,7 +156,9 @@ def run_jobs(
         with ray_tasks(plan.device) as tasks:
             results = tasks.results(run_job, calls, at_once)
         answers = [
-            _lost(job, f"{DIED}: {result.error}") if isinstance(result, Died) else result
+            _lost(job, f"{DIED}: {result.error}")
+            if isinstance(result, WorkerFailure)
+            else result
             for job, result in zip(jobs, results, strict=True)
         ]
         return list(_kept(jobs, answers))

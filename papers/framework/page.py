@@ -115,18 +115,14 @@ def idea_cells(found: IdeaComparison) -> tuple[str, ...]:
     """A row of the table of ideas in words."""
     idea, versus = found.idea, found.versus_best
     gain, interval = map(_signed, (found.versus_plain, versus))
-    best, alternative = (
-        f"{found.arm} {found.mean:.1f}",
-        f"{found.alternative} {found.alternative_mean:.1f}",
-    )
     better = "the idea" if versus.above else found.alternative if versus.below else "undecided"
     return (
         idea.name,
         idea.result,
         idea.metric,
-        best,
+        f"{found.arm} {found.mean:.1f}",
         gain,
-        alternative,
+        f"{found.alternative} {found.alternative_mean:.1f}",
         interval,
         f"{versus.n}",
         better,
@@ -144,7 +140,8 @@ def _line(content: Mapping[str, Any]) -> str:
 
 
 def _link(content: Mapping[str, Any]) -> str:
-    return f"[{content['recipe']}](#{_anchor(content)})"
+    recipe = content["recipe"]
+    return f"[{recipe}](#{recipe}-{content['scale']})"
 
 
 def counts(contents: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -261,10 +258,6 @@ def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
 
 def _row(*texts: str) -> str:
     return f"| {' | '.join(text.replace('|', '/') for text in texts)} |"
-
-
-def _anchor(content: Mapping[str, Any]) -> str:
-    return f"{content['recipe']}-{content['scale']}"
 
 
 def cells(row: Row) -> tuple[str, ...]:

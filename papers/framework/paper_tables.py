@@ -34,13 +34,11 @@ def printed(paper: str, table: str, row: str, column: str) -> Number:
             f"{paper}, {table} has no cell ({row!r}, {column!r}); it has: {list(cells)}."
         )
     cell = cells[row, column]
-    decimals = max(_decimals(c["value"]) for (_, col), c in cells.items() if col == column)
+    # whole numbers stand as such in the file
+    values = [str(c["value"]) for (_, col), c in cells.items() if col == column]
+    decimals = max(len(value.partition(".")[2]) for value in values)
     note = str(cell.get("note", ""))
     return Number(float(cell["value"]), cell["std"], str(cell["unit"]), decimals, note)
-
-
-def _decimals(value: float | int) -> int:  # whole numbers stand as such in the file
-    return len(f"{value}".partition(".")[2])
 
 
 def _cells(paper: str, table: str) -> dict[tuple[str, str], Mapping[str, Any]]:

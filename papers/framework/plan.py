@@ -74,7 +74,7 @@ class Plan(NamedTuple):
 
 
 def plan(recipe: Recipe, args: Reproduce) -> Plan:
-    """What was args, as jobs."""
+    """The jobs of a recipe."""
     base, seeds = _at_scale(recipe, args.scale)
     changes = dict(_pair(text) for text in args.set)
     settings = replaced(base, changes, "--set")

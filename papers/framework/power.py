@@ -44,7 +44,7 @@ POWER_RULE = (
 )
 
 
-class Needed(NamedTuple):
+class SampleSize(NamedTuple):
     """The seeds and hours in which the test of a comparison finds an effect."""
 
     effect: float
@@ -68,7 +68,9 @@ class Needed(NamedTuple):
         return self.seeds <= MOST_SEEDS and self.hours <= MOST_HOURS
 
 
-def needed(judged: ComparisonResult, effect: float | None, seconds: float) -> Needed | None:
+def sample_size(
+    judged: ComparisonResult, effect: float | None, seconds: float
+) -> SampleSize | None:
     """What would decide a comparison; None where it is decided or one seed gives no spread."""
     if judged.verdict != UNDECIDED or judged.mean is None or judged.spread is None:
         return None
@@ -80,7 +82,7 @@ def needed(judged: ComparisonResult, effect: float | None, seconds: float) -> Ne
     low, high = spread_interval(judged.spread, judged.n)
     seeds, fewest, most = (values_needed(chosen, s) for s in (judged.spread, low, high))
     hours = None if seeds is None else seeds * seconds / 3600
-    return Needed(chosen, source, effect, seeds, fewest, most, hours)
+    return SampleSize(chosen, source, effect, seeds, fewest, most, hours)
 
 
 def seconds_per_seed(content: Mapping[str, Any]) -> float:
@@ -93,7 +95,7 @@ def judged_with_power(
     judged: ComparisonResult, effect: float | None, seconds: float
 ) -> dict[str, Any]:
     """A comparison's test and what would decide it, as plain values."""
-    need = needed(judged, effect, seconds)
+    need = sample_size(judged, effect, seconds)
     if need is not None and is_smaller(judged, effect):
         judged = judged._replace(
             verdict=SMALLER, why=f"it lies below half of the paper's {effect:.4g}"

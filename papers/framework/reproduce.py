@@ -36,7 +36,7 @@ def _watch(console: Console, jobs: Sequence[Job], done: threading.Event) -> None
             say(console, f"running {len(jobs)} jobs: every arm with every seed")
         while not last:
             last = done.wait(POLLED_EVERY)
-            for job in [job for job in waiting if _ended(job)]:
+            for job in [j for j in waiting if j.file.exists() or j.error_file.exists()]:
                 waiting.remove(job)
                 say(progress.console, _line(job, len(jobs) - len(waiting), jobs, pace))
                 printed = pace.seconds
@@ -64,11 +64,7 @@ def figures(file: Path) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in known[:MOST_FIGURES])
 
 
-def _ended(job: Job) -> bool:
-    return job.file.exists() or job.error_file.exists()
-
-
-class Found(NamedTuple):
+class Reproduction(NamedTuple):
     """What came of it."""
 
     content: dict[str, Any]  # of the JSON file
@@ -84,7 +80,7 @@ class Found(NamedTuple):
         return {**self.content, "failures": failed, "written": written}
 
 
-def reproduce(recipe: Recipe, args: Reproduce, console: Console) -> Found:
+def reproduce(recipe: Recipe, args: Reproduce, console: Console) -> Reproduction:
     """Run what is missing of a recipe and write its result, its figure and the page."""
     todo = plan(recipe, args)
     jobs = missing(todo)
@@ -97,7 +93,7 @@ def reproduce(recipe: Recipe, args: Reproduce, console: Console) -> Found:
         raise UsageError(write_error(error, error.filename or todo.root, then)) from error
 
 
-def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -> Found:
+def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -> Reproduction:
     failures: list[Failure] = []
     todo.folder.mkdir(parents=True, exist_ok=True)
     sweep(todo.folder)
@@ -113,10 +109,10 @@ def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -
     if content["plots"]:
         files.append(files[0].with_suffix(".svg"))
         write_figure(content, files[1])
-    return Found(content, failures, (*files, page.write_page(todo.root)), todo.folder)
+    return Reproduction(content, failures, (*files, page.write_page(todo.root)), todo.folder)
 
 
-def print_result(console: Console, found: Found) -> None:
+def print_result(console: Console, found: Reproduction) -> None:
     """Print the paper's numbers beside ours, every claim with its verdict, and the files."""
     content = found.content
     every = rows(content)

@@ -11,15 +11,12 @@ Check = Callable[[object, str], object]
 """from settings and a field's name; raises where its value is not allowed"""
 
 
-def _known_student(settings: object, name: str) -> None:
-    require_student(getattr(settings, name))
-
-
 Positive = Annotated[float, above_zero]
 Share = Annotated[float, parts]  # 0 to 1
 Shares = Annotated[tuple[float, ...], shares]  # each above 0 and at most 1
 CountOrZero = Annotated[int, not_negative]
-Student = Annotated[str, _known_student]  # a name of ``tutelage.models.STUDENTS``
+Student = Annotated[str, lambda settings, name: require_student(getattr(settings, name))]
+"""a name of ``tutelage.models.STUDENTS``"""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class KeepEffect:
 
 
 @dataclass(frozen=True)
-class Tallied(OneStep):
+class AlignmentByOperation(OneStep):
     """Gradient alignment, whose rewards are counted by operation, too, and may be permuted."""
 
     effect: KeepEffect
@@ -106,11 +106,11 @@ class Tallied(OneStep):
         return self.inner.records(problem)
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
         assert isinstance(problem.teacher, LearnedAugmentation)
-        earned, verdict = self.inner.sampled_step(problem, phi, window, held_out)
+        earned, verdict = self.inner.sampled_step(problem, teacher_params, window, held_out)
         reward = earned.rewards()
         weights, step = normalised(reward, "standard"), earned.step
         self.effect.add(problem.teacher, step.batch, weights)
@@ -118,7 +118,9 @@ class Tallied(OneStep):
             generator = torch.Generator().manual_seed(mixed_seed(step.batch.seed, 1))
             order = torch.randperm(len(weights), generator=generator)
             weights = weights[order.to(weights.device)]
-        found = policy_gradient(problem, phi, step, earned.observed, weights, earned.prepared)
+        found = policy_gradient(
+            problem, teacher_params, step, earned.observed, weights, earned.prepared
+        )
         return Estimate(found, verdict.loss, {"reward": float(reward.mean())})
 
 
@@ -196,7 +198,7 @@ def _tutored(
             for p in teacher.parameters():
                 p.copy_(torch.randn(p.shape, generator=generator))
     learner = Adam(teacher.parameters(), 0.0 if policy in STILL else settings.teacher_lr)
-    signal = Tallied(effect, permuted=policy == "permuted")
+    signal = AlignmentByOperation(effect, permuted=policy == "permuted")
     return Tutor(
         student,
         rule,

@@ -42,7 +42,7 @@ from tutelage_cli.data.batches import Batches
 
 
 @dataclass(frozen=True)
-class Course(RecipeSettings):
+class CurriculumSettings(RecipeSettings):
     """How a curriculum is learned; the defaults are the paper's for rotated digits."""
 
     steps: int = 500  # of each student that it is learned through
@@ -54,7 +54,7 @@ class Course(RecipeSettings):
 
 
 def learned(
-    curriculum: Curriculum, course: Course, training: Batches, judge: Batch
+    curriculum: Curriculum, course: CurriculumSettings, training: Batches, judge: Batch
 ) -> Iterator[Episode]:
     """Teach a curriculum through whole training runs of two-block CNNs."""
     images, device = training.examples, training.device
@@ -85,11 +85,11 @@ they were learned through; weights by image"""
 BEYOND: dict[str, Beyond] = {"curriculum": "paper", "clipped": "safe", "non-curriculum": "safe"}
 PLACES = ("cnn", "resnet", "deeper")
 """what a student is for: the network that weights were learned with, a ResNet, a deeper one"""
-SAID = ("two-block CNN", "ResNet", "deeper ResNet")
-PAPER = Course(1500, 8, 1e-4, 100)  # how weights are learned
+STUDENT_NAMES = ("two-block CNN", "ResNet", "deeper ResNet")
+PAPER = CurriculumSettings(1500, 8, 1e-4, 100)  # how weights are learned
 METRICS = {
     f"{what}_{place}": f"{said}, {student}, %"
-    for place, student in zip(PLACES, SAID, strict=True)
+    for place, student in zip(PLACES, STUDENT_NAMES, strict=True)
     for what, said in (
         ("area", "mean test accuracy along the training"),
         ("final", "test accuracy at its end"),
@@ -100,11 +100,15 @@ METRICS = {
 }
 
 
-class Pupil(NamedTuple):
+class StudentSettings(NamedTuple):
     """A student that is taught by what others have left."""
 
     name: str  # see ``tutelage.models.STUDENTS``, or ``papers.students.SLIM``
     steps: int = 25_000
+
+
+RESNETS = ("cnn", "resnet18-cifar", "resnet34-cifar")
+SLIM = ("cnn", "resnet8-slim", "resnet14-slim")
 
 
 @dataclass(frozen=True)
@@ -112,11 +116,11 @@ class Settings(RecipeSettings):
     """What decides a job; the defaults are the paper's, or ours where it says nothing."""
 
     data: str = "cifar10"
-    course: Course = PAPER
+    course: CurriculumSettings = PAPER
     train: int = 40_000  # images, to learn weights with
     held_out: int = 10_000  # images that judge them, and join those of ``train`` for the pupils
     tested: int = 10_000  # test images
-    pupils: tuple[Pupil, ...] = (Pupil("cnn"), Pupil("resnet18-cifar"), Pupil("resnet34-cifar"))
+    pupils: tuple[StudentSettings, ...] = tuple(map(StudentSettings, RESNETS))
     """one for each of ``PLACES``"""
     batch: int = 64
     lr: float = 1e-4  # of a pupil's Adam
@@ -165,7 +169,7 @@ def _commentary(
 
 
 def _curve(
-    pupil: Pupil, teacher: nn.Module, settings: Settings, parts: _Parts, seed: int
+    pupil: StudentSettings, teacher: nn.Module, settings: Settings, parts: _Parts, seed: int
 ) -> Iterator[float]:
     # test accuracies along one pupil's training, %
     student = build_network(pupil.name, parts.both.examples, mixed_seed(seed, 4))
@@ -235,8 +239,8 @@ def plots() -> tuple[Plot, ...]:
     title, arms = "Held-out loss while weights are learned", ("curriculum", "non-curriculum")
     return (
         *(
-            curves(f"Test accuracy, {said}", "%", ARMS, place, "look")
-            for place, said in zip(PLACES, SAID, strict=True)
+            curves(f"Test accuracy, {student}", "%", ARMS, place, "look")
+            for place, student in zip(PLACES, STUDENT_NAMES, strict=True)
         ),
         curves(title, "nats", arms, "held-out loss", "student"),
     )
@@ -244,31 +248,29 @@ def plots() -> tuple[Plot, ...]:
 
 SMOKE = Settings(
     "cifar10",
-    Course(2, 8, 1e-3, 2),
+    CurriculumSettings(2, 8, 1e-3, 2),
     *(20, 20, 40),
-    (Pupil("cnn", 2), Pupil("cnn", 2), Pupil("resnet8-slim", 2)),
+    (StudentSettings("cnn", 2), StudentSettings("cnn", 2), StudentSettings("resnet8-slim", 2)),
     8,
     1e-3,
     2,
 )
 MINI = Settings(
     "cifar10",
-    Course(100, 16, 1e-4, 20, new_start=False),
+    CurriculumSettings(100, 16, 1e-4, 20, new_start=False),
     *(4000, 1000, 1000),
-    (Pupil("cnn", 600), Pupil("resnet8-slim", 150), Pupil("resnet14-slim", 75)),
+    tuple(map(StudentSettings, SLIM, (600, 150, 75))),
     64,
     1e-4,
     10,
 )
-LONGER = replace(
-    MINI, pupils=(Pupil("cnn", 600), Pupil("resnet8-slim", 2000), Pupil("resnet14-slim", 2000))
-)
+LONGER = replace(MINI, pupils=tuple(map(StudentSettings, SLIM, (600, 2000, 2000))))
 """ResNets of mini end at 10% and 16% test accuracy, little above chance"""
 GPU = Settings(
     "cifar10",
-    Course(300, 8, 1e-4, 12),
+    CurriculumSettings(300, 8, 1e-4, 12),
     *(40_000, 10_000, 5000),
-    (Pupil("cnn", 2000), Pupil("resnet18-cifar", 500), Pupil("resnet34-cifar", 250)),
+    tuple(map(StudentSettings, RESNETS, (2000, 500, 250))),
     64,
     1e-4,
     10,

@@ -24,9 +24,9 @@ from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy
 from tutelage.models import FourBlockCNN, FourBlocks
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.signals import FromStart, Replayed, Unrolled
+from tutelage.signals import InitialGradientSignal, Replayed, Unrolled
 from tutelage.signals.products import FirstOrder
-from tutelage.teachers import Permuted, Plain, SupportWeights
+from tutelage.teachers import PermutationControl, Plain, SupportWeights
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import statistics
 from tutelage_cli.data.images import ImageSet
@@ -143,7 +143,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     problem = task_for(arm, settings, seed, device)
     images = source(arm).classes.train
     learning = episodes_for(arm, images, settings, mixed_seed(seed, 2), device)
-    signal: FromStart = Unrolled(settings.steps)
+    signal: InitialGradientSignal = Unrolled(settings.steps)
     if arm.endswith("first-order"):
         signal = Replayed(settings.steps, product=FirstOrder())
     size = settings.group
@@ -172,7 +172,7 @@ def _tested(
     measured = {"accuracy": found.mean, "interval": found.half}
     measured["accuracy_digits"] = mean_and_interval(accuracies(problem, other, settings)).mean
     weighs = isinstance(problem.teacher, SupportWeights)
-    others = (Plain(), Permuted(problem.teacher)) if weighs else ()
+    others = (Plain(), PermutationControl(problem.teacher)) if weighs else ()
     each = [accuracies(replace(problem, teacher=teacher), test, settings) for teacher in others]
     off, permuted = [mean_and_interval(a).mean for a in each] or [found.mean] * 2
     measured |= {"accuracy_off": off, "accuracy_permuted": permuted}

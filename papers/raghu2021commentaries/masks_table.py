@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import MultiStepLR
 
-from papers.framework.drawings import Drawing, image_rows, seen_through
+from papers.framework.drawings import Drawing, apply_masks, image_rows
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, better, curves
 from papers.framework.settings import Positive, RecipeSettings, Shares
 from papers.students import (
@@ -199,8 +199,8 @@ def mask_drawing(images: ImageSet, where: Tensor, sigma: float) -> Drawing:
     masks = gaussian(where[rows], height, width, sigma)
     made = {
         "image": pixels,
-        "mask": seen_through(torch.full_like(pixels[:, :1], 255), masks),
-        "seen": seen_through(pixels, masks),
+        "mask": apply_masks(torch.full_like(pixels[:, :1], 255), masks),
+        "seen": apply_masks(pixels, masks),
     }
     return image_rows(made, [images.classes[n] for n in images.labels[rows].tolist()])
 

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from papers.framework.recipe import Outcome, Plot, Recipe, above, below, expectation
-from papers.raghu2021commentaries.curriculum_cifar import Course, learned
+from papers.raghu2021commentaries.curriculum_cifar import CurriculumSettings, learned
 from papers.students import batches_of, correlation
 from tutelage.models import TwoBlockCNN
 from tutelage.randomness import mixed_seed, seeded
@@ -28,15 +28,15 @@ FIRST = {"overlapping": 0, "separate": 15}
 """smallest angle of each arm, in degrees, where its bins begin"""
 BINS, WIDTH = 6, 5  # the bins, and degrees in each
 MOMENTS = 10  # how often along a student's training its weights are looked at
-PAPER = Course()  # the same for both arms
+PAPER = CurriculumSettings()  # the same for both arms
 
 
 @dataclass(frozen=True)
 class Settings:
     """What decides a job; the defaults are the paper's."""
 
-    overlapping: Course = PAPER
-    separate: Course = PAPER
+    overlapping: CurriculumSettings = PAPER
+    separate: CurriculumSettings = PAPER
     sizes: tuple[int, int, int] = (10_000, 5_000, 5_000)
     """images to train on, held out, and to test on"""
 
@@ -118,7 +118,7 @@ def _along(arm: str) -> Plot:
     return Plot(title, "rank correlation", lines, across="tenth of a student's training")
 
 
-SMOKE = Course(2, 8, 1e-3, 2)
+SMOKE = CurriculumSettings(2, 8, 1e-3, 2)
 RECIPE = Recipe(
     name="commentaries-rotated-mnist",
     title="Ones turned by angles that both classes share count least; else small angles count.",
@@ -138,8 +138,12 @@ RECIPE = Recipe(
     },
     settings={
         "smoke": Settings(SMOKE, SMOKE, (16, 16, 200)),
-        "mini": Settings(Course(), Course(teacher_steps=10), (4000, 1000, 1000)),
-        "gpu": Settings(Course(teacher_steps=10), Course(teacher_steps=10)),
+        "mini": Settings(
+            CurriculumSettings(), CurriculumSettings(teacher_steps=10), (4000, 1000, 1000)
+        ),
+        "gpu": Settings(
+            CurriculumSettings(teacher_steps=10), CurriculumSettings(teacher_steps=10)
+        ),
         "paper": Settings(),
     },
     minutes={"smoke": 0.5, "mini": 8, "gpu": 10, "paper": 20},

@@ -19,7 +19,7 @@ from papers.framework.settings import CountOrZero, Positive, RecipeSettings, Sha
 from papers.students import accuracy, build_network, fit, limited, predictions, splits
 from tutelage.augment import crop_and_flip
 from tutelage.randomness import mixed_seed
-from tutelage.teachers import Copies, Together, UniformCopies, WorstCase, WorstCaseSoft
+from tutelage.teachers import CombinedTeacher, Copies, UniformCopies, WorstCase, WorstCaseSoft
 from tutelage.teachers.worst_case import require_positive
 from tutelage.training.tutor import Tutor
 from tutelage_cli.claims import Claim
@@ -32,11 +32,8 @@ METRICS = {
 }
 
 
-def _above_zero_or_infinite(settings: object, name: str) -> None:
-    require_positive(name, getattr(settings, name))
-
-
-Temperature = Annotated[float, _above_zero_or_infinite]  # infinity weighs copies alike
+Temperature = Annotated[float, lambda s, name: require_positive(name, getattr(s, name))]
+"""above 0; infinity weighs copies alike"""
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ def teacher_of(method: Method, settings: Settings) -> nn.Module:
     k = method.copies or settings.copies
     copies = Copies(k, augment, include_original=k > 1, offline=settings.offline)
     temperature = method.temperature or settings.temperature
-    return Together(copies, weigher(method.loss, temperature, settings.weight))
+    return CombinedTeacher(copies, weigher(method.loss, temperature, settings.weight))
 
 
 def weigher(loss: str, temperature: float, weight: float, **soft: Any) -> nn.Module:

@@ -146,7 +146,7 @@ WEIGHED = Recipe(
 )
 
 
-class Made(NamedTuple):
+class CopyVariant(NamedTuple):
     """How copies are weighed, and made."""
 
     loss: str
@@ -168,10 +168,10 @@ class Made(NamedTuple):
         return f"{method} / {self.search.capitalize()} / {how}"
 
 
-MADE = {
-    made.arm: made
-    for made in (
-        Made(*facts)
+VARIANTS = {
+    variant.arm: variant
+    for variant in (
+        CopyVariant(*facts)
         for facts in product(("hard", "soft"), ("greedy", "beam"), (True, False), (0.2, 0.4))
     )
 }
@@ -188,16 +188,18 @@ PAIRS: Mapping[str, Settings] = {
 }
 
 
-MADE_METHODS = {"none": Method("none")} | {arm: Method(made.loss) for arm, made in MADE.items()}
+VARIANT_METHODS = {"none": Method("none")} | {
+    arm: Method(variant.loss) for arm, variant in VARIANTS.items()
+}
 
 
 def run_generation(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Train one student with one seed."""
-    if arm in MADE:
-        made = MADE[arm]
-        changed = {"search": made.search, "separate": made.separate, "share": made.share}
+    if arm in VARIANTS:
+        variant = VARIANTS[arm]
+        changed = {name: getattr(variant, name) for name in ("search", "separate", "share")}
         settings = replace(settings, source=replace(settings.source, **changed))
-    return trained(MADE_METHODS, arm, seed, settings, device)
+    return trained(VARIANT_METHODS, arm, seed, settings, device)
 
 
 GENERATED = Recipe(
@@ -205,7 +207,7 @@ GENERATED = Recipe(
     title="However copies of texts are made, students of them do better than without.",
     paper="mmel",
     where="Table 6, MRPC",
-    arms=("none", *MADE),
+    arms=("none", *VARIANTS),
     metrics=METRICS,
     settings=PAIRS,
     minutes={"smoke": 0.5, "mini": 15, "gpu": 10, "paper": 1500},
@@ -213,15 +215,15 @@ GENERATED = Recipe(
     claims=(
         Claim(
             "Students of copies score above one without, however copies are made.",
-            tuple(c for arm in MADE for c in above("score", arm, "none")),
+            tuple(c for arm in VARIANTS for c in above("score", arm, "none")),
         ),
         expectation(
             "Their held-out loss is lower.",
-            tuple(c for arm in MADE for c in below("loss", arm, "none")),
+            tuple(c for arm in VARIANTS for c in below("loss", arm, "none")),
         ),
     ),
     table="Table 6",
     printed={("none", "score"): ("Baseline", "MRPC")}
-    | {(arm, "score"): (made.row, "MRPC") for arm, made in MADE.items()},
+    | {(arm, "score"): (variant.row, "MRPC") for arm, variant in VARIANTS.items()},
     prepare=prepare,
 )

@@ -26,7 +26,13 @@ from papers.yi2021mmel.language_models import encoder
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
 from tutelage.models.text_classifier import SMALL, text_classifier
 from tutelage.randomness import mixed_seed, seeded
-from tutelage.teachers import Plain, StoredCopies, Together, UnlessChanged, predicted
+from tutelage.teachers import (
+    CombinedTeacher,
+    LabelPreservingTarget,
+    Plain,
+    StoredCopies,
+    predicted,
+)
 from tutelage.teachers.worst_case_soft import class_probabilities, own_prediction
 from tutelage.training.tutor import Tutor
 
@@ -177,9 +183,11 @@ def _teacher(
     theirs = None if labels is None else labels[1]
     stored = StoredCopies(copies_of(settings.source), texts.ids, theirs)
     kind = _kind(texts)
-    rule = own_prediction if labels is None else UnlessChanged(labels[0], texts.ids)
+    rule = own_prediction if labels is None else LabelPreservingTarget(labels[0], texts.ids)
     soft = {"rule": rule, "objective": kind.objective, "predict": kind.predict}
-    return Together(stored, weigher(method.loss, settings.temperature, settings.weight, **soft))
+    return CombinedTeacher(
+        stored, weigher(method.loss, settings.temperature, settings.weight, **soft)
+    )
 
 
 def _batches(

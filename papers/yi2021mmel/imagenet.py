@@ -29,7 +29,7 @@ from tutelage.models import build_student
 from tutelage.models.catalogue import require_student
 from tutelage.randomness import mixed_seed
 from tutelage.storage.atomic_files import write_atomically
-from tutelage.teachers import GivenCopies, Together
+from tutelage.teachers import CombinedTeacher, GivenCopies
 from tutelage.training.tutor import Tutor
 from tutelage_cli.claims import Claim
 from tutelage_cli.data.cache import cache_folder
@@ -134,7 +134,7 @@ def trained(
     schedule = MultiStepLR(
         rule, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
     )
-    teacher = Together(
+    teacher = CombinedTeacher(
         GivenCopies(), weigher(method.loss, settings.temperature, settings.weight)
     )
     tutor = Tutor(

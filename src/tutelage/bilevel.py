@@ -25,7 +25,7 @@ from tutelage.functional.trees import detached, grads_of_both, leaves, reached_g
 from tutelage.losses.objectives import Objective, logits_of, losses_of, weighted_loss
 from tutelage.losses.reduction import counted_mean, counts_of, held_out_counts
 from tutelage.losses.targets import apply_to_labelled, with_classes
-from tutelage.precision import autocast_to, wide
+from tutelage.precision import autocast_to, upcast
 from tutelage.randomness import mixed_seed
 from tutelage.teacher import acts_at_test, implements, normalise_of, taps_of, weights_attached
 from tutelage.teachers.hook_calls import prepare, row_losses, weigh
@@ -64,12 +64,12 @@ class BilevelProblem:
         """The update rule of the student's optimiser, clipping included."""
         return rule_for(self.student.optimizer, self.max_norm)
 
-    def prepare(self, phi: Params, batch: Batch) -> PreparedBatch:
+    def prepare(self, teacher_params: Params, batch: Batch) -> PreparedBatch:
         """What the teacher prepares of a batch, by the batch's seed."""
         if implements(self.teacher, "prepare"):
             batch = clone_rows(batch)
         with replay_context(batch, batch.seed):
-            return prepare(self.teacher, phi, batch)
+            return prepare(self.teacher, teacher_params, batch)
 
     def observe(
         self, state: StudentState, prepared: PreparedBatch, step: Step
@@ -109,7 +109,7 @@ class BilevelProblem:
 
     def weights(
         self,
-        phi: Params,
+        teacher_params: Params,
         prepared: PreparedBatch,
         observation: Observation,
         seed: int,
@@ -125,12 +125,12 @@ class BilevelProblem:
             ones = torch.ones_like(visible.losses)
             return ones if counts is None else ones.where(counts > 0, 0)
         with replay_context(prepared, self.local_seed(seed + 2)), shared_by(self.processes):
-            own = partial(weigh, self.teacher, phi, buffers_out=buffers_out)
+            own = partial(weigh, self.teacher, teacher_params, buffers_out=buffers_out)
             return apply_to_labelled(own, prepared, visible, counts)
 
     def row_losses(
         self,
-        phi: Params,
+        teacher_params: Params,
         prepared: PreparedBatch,
         observation: Observation,
         seed: int,
@@ -141,7 +141,7 @@ class BilevelProblem:
             return observation.losses
         counts = counts_of(self.objective, prepared.targets)
         with replay_context(prepared, self.local_seed(seed + 2)), shared_by(self.processes):
-            own = partial(row_losses, self.teacher, phi, buffers_out=buffers_out)
+            own = partial(row_losses, self.teacher, teacher_params, buffers_out=buffers_out)
             return apply_to_labelled(own, prepared, observation, counts)
 
     def reduce(self, values: Tensor, weights: Tensor, prepared: PreparedBatch) -> Tensor:
@@ -156,24 +156,28 @@ class BilevelProblem:
         return seed if place == (0, 0) else mixed_seed(seed, *place)
 
     def training_loss(
-        self, state: StudentState, phi: Params, step: Step
+        self, state: StudentState, teacher_params: Params, step: Step
     ) -> tuple[Tensor, Params]:
         """The weighted training loss of a step, and the student's buffers after it."""
-        prepared = self.prepare(phi, step.batch)
+        prepared = self.prepare(teacher_params, step.batch)
         observation, buffers = self.observe(state, prepared, step)
         visible = self.teacher_observation(state, prepared, step, observation)
-        weights = self.weights(phi, prepared, visible, step.batch.seed, attached=True)
-        losses = self.row_losses(phi, prepared, observation, step.batch.seed)
+        weights = self.weights(
+            teacher_params, prepared, visible, step.batch.seed, attached=True
+        )
+        losses = self.row_losses(teacher_params, prepared, observation, step.batch.seed)
         return self.reduce(losses, weights, prepared), buffers
 
-    def differentiable_step(self, state: StudentState, phi: Params, step: Step) -> StudentState:
+    def differentiable_step(
+        self, state: StudentState, teacher_params: Params, step: Step
+    ) -> StudentState:
         """One student step, differentiable in state and teacher."""
         # tensors of this step's own: one that it leaves alone must not lead into earlier steps
         self.student.require(require_steps_with_derivative)
         self.student.require(require_hessian)
         own = {name: p.view_as(p) for name, p in state.params.items()}
         state = state._replace(params=own)
-        loss, buffers = self.training_loss(state, phi, step)
+        loss, buffers = self.training_loss(state, teacher_params, step)
         moved = {name: state.params[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
             own_grads = reached_grad(loss, moved, create_graph=True)
@@ -181,35 +185,43 @@ class BilevelProblem:
             grads = all_reduce_gradients(self.processes, own_grads, moved)
         return update_jointly(self.rule, state, grads, step.settings)._replace(buffers=buffers)
 
-    def gradient(self, state: StudentState, phi: Params, step: Step) -> tuple[Params, Params]:
+    def gradient(
+        self, state: StudentState, teacher_params: Params, step: Step
+    ) -> tuple[Params, Params]:
         """The gradient that the optimiser uses at a step, and the buffers after it."""
         theta = leaves(state.params)
-        loss, buffers = self.training_loss(state._replace(params=theta), detached(phi), step)
+        loss, buffers = self.training_loss(
+            state._replace(params=theta), detached(teacher_params), step
+        )
         moved = {name: theta[name] for name in step.settings}
         with autocast_to(step.batch.autocast, loss.device):
             return all_reduce_gradients(
                 self.processes, reached_grad(loss, moved), moved
             ), buffers
 
-    def step(self, state: StudentState, phi: Params, step: Step) -> StudentState:
+    def step(self, state: StudentState, teacher_params: Params, step: Step) -> StudentState:
         """One student step without a graph."""
-        return self.step_with_settings(state, phi, step)[0]
+        return self.step_with_settings(state, teacher_params, step)[0]
 
     def step_with_settings(
-        self, state: StudentState, phi: Params, step: Step
+        self, state: StudentState, teacher_params: Params, step: Step
     ) -> tuple[StudentState, Step]:
         """One student step, and the step with only those parameters that its loss reaches."""
-        grads, buffers = self.gradient(state, phi, step)
+        grads, buffers = self.gradient(state, teacher_params, step)
         with torch.no_grad():
             after = update_jointly(self.rule, state, grads, step.settings)
         return after._replace(buffers=buffers), step.moving(grads.keys())
 
-    def held_out_loss(self, state: StudentState, phi: Params, held_out: Batch) -> Tensor:
+    def held_out_loss(
+        self, state: StudentState, teacher_params: Params, held_out: Batch
+    ) -> Tensor:
         """Mean metric of held-out examples, unweighted and without auxiliary targets.
 
         Of several processes' examples: this one's share of the mean.
         """
-        visible = self.prepare(phi, held_out) if acts_at_test(self.teacher) else held_out
+        visible = (
+            self.prepare(teacher_params, held_out) if acts_at_test(self.teacher) else held_out
+        )
         prepared, seed = clone_rows(visible), self.local_seed(held_out.seed + 1)
         metric = self.metric or self.objective
         counts = held_out_counts(self.objective, self.metric, prepared.targets)
@@ -221,13 +233,13 @@ class BilevelProblem:
             with state_kept(metric):
                 found = losses_of(metric, out, rows)
         return counted_mean(
-            wide(found), counts, self.processes.all_reduce
+            upcast(found), counts, self.processes.all_reduce
         )  # half counts to 256
 
     def held_out_gradients(
         self,
         state: StudentState,
-        phi: Params,
+        teacher_params: Params,
         held_out: Batch,
         names: Collection[str] | None = None,
     ) -> HeldOutLoss:
@@ -237,9 +249,9 @@ class BilevelProblem:
         """
         theta = leaves({k: p for k, p in state.params.items() if names is None or k in names})
         loss = self.held_out_loss(
-            state._replace(params=detached(state.params) | theta), phi, held_out
+            state._replace(params=detached(state.params) | theta), teacher_params, held_out
         )
-        student, own = grads_of_both(loss, theta, phi)
+        student, own = grads_of_both(loss, theta, teacher_params)
         processes = self.processes
         return HeldOutLoss(
             processes.all_reduce(loss.detach()), processes.all_reduce_params(student), own

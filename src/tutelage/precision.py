@@ -34,6 +34,6 @@ def autocast_to(dtype: torch.dtype, device: torch.device) -> Iterator[None]:
         yield
 
 
-def wide(tensor: Tensor) -> Tensor:
+def upcast(tensor: Tensor) -> Tensor:
     """A tensor in float32 or better."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -29,15 +29,16 @@ from tutelage.commentaries import (
 )
 from tutelage.errors import UsageError
 from tutelage.functional.replay_context import replay_context
-from tutelage.functional.taps import tapped
+from tutelage.functional.submodule_outputs import record_outputs
 from tutelage.models import FourBlockCNN, FourBlocks, MaskUNet, TwoBlockCNN, build_student
 from tutelage.teacher import acts_at_test, is_attached, normalise_of, taps_of, uses_progress
 from tutelage.teachers import (
-    PAPER_SURFACE,
-    SURFACE,
+    PAPER_SURFACE_FEATURES,
+    SURFACE_FEATURES,
     AttentionMask,
     AuxiliaryTargets,
     Blending,
+    CombinedTeacher,
     Curriculum,
     DynamicLoss,
     InternalState,
@@ -51,14 +52,13 @@ from tutelage.teachers import (
     MetaSoftLabelCorrector,
     Mixup,
     OutOfFoldTargets,
-    Permuted,
+    PermutationControl,
     Plain,
     RandomBlending,
     RandomMask,
     SelfPaced,
     Shuffled,
     SupportWeights,
-    Together,
 )
 from tutelage.teachers.hook_calls import prepare, weigh
 from tutelage.types import Batch, Observation, PreparedBatch, Progress
@@ -81,18 +81,23 @@ def student_of(classes: int = C, seed: int = 0) -> nn.Module:
 
 STUDENT = student_of()
 ONE_FACT = {
-    f"only {fact}": {"surface": (fact,), "label": False, "level": "free"} for fact in SURFACE
+    f"only {fact}": {"surface": (fact,), "label": False, "level": "free"}
+    for fact in SURFACE_FEATURES
 }
 INTERNAL: dict[str, dict[str, Any]] = ONE_FACT | {
     "paper, I0 + M0": {"tap": "pool"},
-    "paper, I0 + M0 + M1": {"tap": "pool", "surface": PAPER_SURFACE},
+    "paper, I0 + M0 + M1": {"tap": "pool", "surface": PAPER_SURFACE_FEATURES},
     "only the tap": {"tap": "pool", "label": False},
     "only the label": {"level": "free"},
     "logits as the tap": {"tap": "fc"},
     "a tap whose width was given": {"tap": "conv2", "tap_width": 576},
-    "everything, two layers": {"tap": "pool", "surface": tuple(SURFACE), "hidden_layers": 2},
+    "everything, two layers": {
+        "tap": "pool",
+        "surface": tuple(SURFACE_FEATURES),
+        "hidden_layers": 2,
+    },
     "everything, narrow": {
-        "surface": tuple(SURFACE),
+        "surface": tuple(SURFACE_FEATURES),
         "hidden_layers": 1,
         "width": 4,
         "level": "free",
@@ -175,14 +180,14 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "mask": lambda: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=3.0, background=0.1),
     "random mask": lambda: RandomMask(sigma=3.0),
     "auxiliary targets": lambda: AuxiliaryTargets(TwoBlockCNN(1, 5, SIZE)),
-    "permuted mask": lambda: Permuted(AttentionMask(MaskUNet(1, width=2), sigma=3.0)),
-    "permuted weights": lambda: Permuted(LossWeigher(width=4)),
+    "permuted mask": lambda: PermutationControl(AttentionMask(MaskUNet(1, width=2), sigma=3.0)),
+    "permuted weights": lambda: PermutationControl(LossWeigher(width=4)),
     "keep or drop": lambda: KeepOrDrop(
-        InternalState(STUDENT, classes=C, tap="pool", surface=PAPER_SURFACE)
+        InternalState(STUDENT, classes=C, tap="pool", surface=PAPER_SURFACE_FEATURES)
     ),
     "learning to teach": lambda: KeepOrDrop(KeepProbability(C)),
     "learned augmentation": learned_augmentation,
-    "together": lambda: Together(blending(), LossWeigher(width=4)),
+    "together": lambda: CombinedTeacher(blending(), LossWeigher(width=4)),
     "dynamic loss": lambda: DynamicLoss(C, width=4),
     "self-paced": lambda: SelfPaced(start=0.25, full_at=0.75),
     "MentorNet PD": lambda: remembering(MentorNetPD(width=0.5, percentile=0.75)),
@@ -198,7 +203,7 @@ def seen_by(student: nn.Module, taps: Sequence[str]) -> tuple[PreparedBatch, Obs
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(8, 1, SIZE, SIZE, generator=generator)
     targets = torch.randint(0, C, (8,), generator=generator)
-    with torch.no_grad(), tapped(student.eval(), taps) as features:
+    with torch.no_grad(), record_outputs(student.eval(), taps) as features:
         logits = student(images)
     student.train()
     losses = nn.functional.cross_entropy(logits, targets, reduction="none")
@@ -300,8 +305,10 @@ def test_part_made_for_other_classes_is_refused(tmp_path):
 
 
 def test_part_of_a_part_is_refused(tmp_path):
-    nested = Together(blending(), Permuted(LossWeigher()))
-    with pytest.raises(UsageError, match="Permuted cannot be stored as part of a commentary"):
+    nested = CombinedTeacher(blending(), PermutationControl(LossWeigher()))
+    with pytest.raises(
+        UsageError, match="PermutationControl cannot be stored as part of a commentary"
+    ):
         save_commentary(nested, tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
@@ -861,7 +868,7 @@ def test_images_of_another_size_are_refused_where_a_network_has_one(stored):
 
 def test_images_of_another_size_are_refused_by_a_part(tmp_path):
     part = Curriculum(TwoBlockCNN(2, 1, SIZE))
-    save_commentary(Permuted(part), tmp_path / "it")
+    save_commentary(PermutationControl(part), tmp_path / "it")
     with pytest.raises(UsageError, match=f"images of {SIZE}x{SIZE} pixels"):
         load_commentary(tmp_path / "it", STUDENT, sides=(SIZE + 1, SIZE + 1))
 

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from tests.trained import unchecked
-from tutelage.crossfit import LabelErrors, label_errors, with_totals, wrong_between
+from tutelage.crossfit import (
+    LabelErrors,
+    error_count_interval,
+    label_errors,
+    match_error_counts,
+)
 from tutelage.crossfit.label_errors import _Fitted, _wrong
 from tutelage.errors import UsageError
 
@@ -88,7 +93,7 @@ def test_an_interval_has_its_coverage(checked):
         said, given, others, right, wrong, _ = simulated(1000 + seed, 400, checked, power=None)
         found = label_errors(said, given, others, right, draws=12, seed=seed)
         for name, rows in {"all": None, "suspects": found.probabilities > 0.5}.items():
-            low, high = wrong_between(found, rows, level=level)
+            low, high = error_count_interval(found, rows, level=level)
             count = int(wrong.sum() if rows is None else wrong[rows].sum())
             covered[name] += low <= count <= high
     # at 90%, fewer than 15 of 20 are covered in one of 90 such tests
@@ -135,7 +140,7 @@ def test_sure_half_precision_and_lonely_predictions_give_numbers():
     assert (found.probabilities[2:] > found.probabilities[:2].max()).all()
     alone = label_errors(torch.ones(1, 1), torch.tensor([0]), draws=2)
     assert alone.probabilities.tolist() == [0.0]
-    assert wrong_between(alone) == (0, 0)
+    assert error_count_interval(alone) == (0, 0)
     nobody = label_errors(torch.eye(3)[:2], torch.tensor([2, 2]), draws=2)
     assert nobody.probabilities.isfinite().all()
 
@@ -143,11 +148,11 @@ def test_sure_half_precision_and_lonely_predictions_give_numbers():
 def test_an_interval_is_that_of_independent_labels_where_draws_agree():
     each = torch.tensor([[0.5] * 400], dtype=torch.float64).expand(8, -1)
     certain = LabelErrors(each[0], each, torch.eye(2, dtype=torch.float64), 1.0)
-    low, high = wrong_between(certain, level=0.9)
+    low, high = error_count_interval(certain, level=0.9)
     want = np.array([200 - 1.645 * 10, 200 + 1.645 * 10])
     assert np.abs(np.array([low, high]) - want).max() < 2
     none = torch.zeros(400, dtype=torch.bool)
-    assert wrong_between(certain, none) == (0, 0)
+    assert error_count_interval(certain, none) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -180,10 +185,10 @@ def test_rows_and_level_are_checked():
     with unchecked():  # as users run it
         for rows in (torch.tensor([0, 1]), torch.tensor([True])):
             with pytest.raises(UsageError, match="rows are"):
-                wrong_between(found, rows)
+                error_count_interval(found, rows)
     for level in (0.0, 1.0, float("nan")):
         with pytest.raises(UsageError, match="level is"):
-            wrong_between(found, level=level)
+            error_count_interval(found, level=level)
 
 
 def test_totals_of_another_estimate_are_taken_and_the_order_of_labels_is_kept() -> None:
@@ -191,13 +196,13 @@ def test_totals_of_another_estimate_are_taken_and_the_order_of_labels_is_kept() 
     errors = label_errors(p, given, checked, right, draws=4)
     sharper = (p**3) / (p**3).sum(1, keepdim=True)
     other = label_errors(sharper, given, draws=4, seed=1)
-    found = with_totals(errors, other)
+    found = match_error_counts(errors, other)
     torch.testing.assert_close(found.draws.sum(1), other.draws.sum(1), rtol=1e-6, atol=0)
     torch.testing.assert_close(found.probabilities, found.draws.mean(0))
     for before, after in zip(errors.draws, found.draws, strict=True):
         shift = after.logit() - before.clamp(1e-9, 1 - 1e-9).logit()
         torch.testing.assert_close(shift, shift[:1].expand(len(shift)), rtol=1e-4, atol=1e-4)
-    same = with_totals(errors, errors)
+    same = match_error_counts(errors, errors)
     torch.testing.assert_close(same.draws, errors.draws, rtol=1e-6, atol=1e-8)
     with pytest.raises(UsageError, match="like has draws"):
-        with_totals(errors, label_errors(p, given, draws=3))
+        match_error_counts(errors, label_errors(p, given, draws=3))

@@ -11,7 +11,7 @@ from tutelage_cli.train.controls.folds import (
     PLAIN,
     TRIALS,
 )
-from tutelage_cli.train.controls.stages import steps_of, training_stages
+from tutelage_cli.train.controls.job_stages import steps_of, training_stages
 from tutelage_cli.train.settings import TrainSettings
 
 CONTROL = "cross-fitted"

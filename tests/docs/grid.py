@@ -28,6 +28,7 @@ from tutelage.teachers import (
     AttentionMask,
     AuxiliaryTargets,
     Blending,
+    CombinedTeacher,
     Copies,
     Curriculum,
     DynamicLoss,
@@ -42,7 +43,6 @@ from tutelage.teachers import (
     OutOfFoldTargets,
     SplitSampler,
     SupportWeights,
-    Together,
 )
 from tutelage.training.loops import episodic
 from tutelage.training.tutor import Tutor
@@ -84,8 +84,10 @@ TEACHERS: Mapping[str, Callable[[nn.Module], nn.Module]] = {
     "KeepOrDrop": lambda _: KeepOrDrop(KeepProbability(C)),
     "SplitSampler": lambda _: SplitSampler([30, 30]),
     "LearnedAugmentation": lambda _: LearnedAugmentation("standard", most=2),
-    "Together(Blending, LossWeigher)": lambda _: Together(Blending(C), LossWeigher(width=8)),
-    "Together(Copies, LossWeigher)": lambda _: Together(
+    "CombinedTeacher(Blending, LossWeigher)": lambda _: CombinedTeacher(
+        Blending(C), LossWeigher(width=8)
+    ),
+    "CombinedTeacher(Copies, LossWeigher)": lambda _: CombinedTeacher(
         Copies(2, partial(crop_and_flip, pad=1), include_original=True), LossWeigher(width=8)
     ),
     "Aligned": lambda _: Aligned(),

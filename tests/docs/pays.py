@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from papers.pays.cells import CELLS
-from papers.pays.rows import OURS, TEACHER, UNTAUGHT, Row, counts, stored
+from papers.pays.comparison import OURS, TEACHER, UNTAUGHT, CellComparison, counts, stored
 from tests.docs.measured import ROOT
 from tutelage_cli.intervals import Interval
 from tutelage_cli.train.names import OUT_OF_FOLD
@@ -38,7 +38,7 @@ def decided() -> str:
     return "\n".join([*lines, f"* Not run yet: {missing} of {len(CELLS)} cells."])
 
 
-def _line(row: Row) -> Sequence[str]:
+def _line(row: CellComparison) -> Sequence[str]:
     means = row.means
     assert row.teacher is not None
     return (

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.teaching_cost_figure import FIGURE, stored_rows
 from benchmarks.teaching_cost_figure import drawn as of_teaching
-from papers.pays.rows import curves, drawn
+from papers.pays.comparison import curves, drawn
 from tests.docs import growth
 from tests.docs.costs import stored
 from tests.docs.measured import ROOT

@@ -23,8 +23,15 @@ CARDS = sorted((DOCS / "methods").glob("*.md"))
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 START = DOCS / "methods" / "index.md"
 NO_METHODS = {
-    *("PAPER_SURFACE", "SURFACE", "Draw", "UnlessChanged", "for_other_classes", "predicted"),
-    *("FromStart", "OneStep", "Signal", "WholeRun"),
+    *(
+        "PAPER_SURFACE_FEATURES",
+        "SURFACE_FEATURES",
+        "Draw",
+        "LabelPreservingTarget",
+        "for_other_classes",
+        "predicted",
+    ),
+    *("InitialGradientSignal", "OneStep", "Signal", "TrajectorySignal"),
     *("DotProducts", "Linearised", "Product"),
     *("only_weighs", "products"),
 }

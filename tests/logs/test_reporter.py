@@ -39,9 +39,9 @@ class NeverFinite(Unrolled):
     """A signal whose gradient cannot be followed."""
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
-        found = super().__call__(problem, phi, window, held_out)
+        found = super().__call__(problem, teacher_params, window, held_out)
         return found._replace(grad={k: g * torch.nan for k, g in found.grad.items()})
 
 

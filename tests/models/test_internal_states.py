@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tutelage.errors import UsageError
-from tutelage.functional.taps import tapped
+from tutelage.functional.submodule_outputs import record_outputs
 from tutelage.models import build_student, internal_state
 
 SIZES = {"I0": 1, "I1": 8 * 8, "I2": 16 * 16, "I3": 32 * 32}
@@ -18,7 +18,7 @@ def test_taps_are_the_stages_at_8_16_and_32_pixels(name, channels):
     for which, pixels in SIZES.items():
         tap = internal_state(student, which, (3, 32, 32))
         assert tap.width == stages[which] * channels * pixels
-        with torch.no_grad(), tapped(student, (tap.name,)) as features:
+        with torch.no_grad(), record_outputs(student, (tap.name,)) as features:
             student(torch.zeros(2, 3, 32, 32))
         assert features[tap.name].flatten(1).shape == (2, tap.width)
         if which == "I0":

@@ -7,7 +7,7 @@ from torch import nn
 from papers.data.text import PairBatches, Pairs
 from papers.models.translator import STATE, Translator, marian
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.taps import tapped
+from tutelage.functional.submodule_outputs import record_outputs
 from tutelage.losses.objectives import TokenCrossEntropy
 from tutelage.signals import Reversible, Unrolled
 from tutelage.teachers import InternalState
@@ -45,7 +45,7 @@ def test_padding_changes_no_loss_state_or_gradient():
     found = []
     for length in (8, 32):
         more = padded(batch, length)
-        with tapped(student, [STATE]) as features:
+        with record_outputs(student, [STATE]) as features:
             losses = TokenCrossEntropy()(student(more.inputs), more.targets)
         grads = torch.autograd.grad(
             losses.sum(), [p for p in student.parameters() if p.requires_grad]
@@ -59,7 +59,7 @@ def test_the_state_is_the_mean_over_target_positions():
     student, batch = translator(), next(batches().epoch(0))
     kept = []
     student.state.register_forward_pre_hook(lambda _, args: kept.append(args[0]))
-    with tapped(student, [STATE]) as features:
+    with record_outputs(student, [STATE]) as features:
         student(batch.inputs)
     counted = batch.targets != IGNORED
     for row in range(len(batch.ids)):

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from papers.pays import cells, rows
+from papers.pays import cells, comparison
 from papers.pays.cells import CELLS, LEARNED, Cell, run_cells
-from papers.pays.rows import OTHERS, OURS, counts, print_table, row_of, stored
+from papers.pays.comparison import OTHERS, OURS, compare_arms, counts, print_table, stored
 from tests.trained import one_line, pictures, run, run_papers, unchecked, undrawn
 from tutelage.errors import UsageError
 
@@ -33,7 +33,7 @@ ARMS = {
 
 
 def test_each_is_compared_with_the_best_that_uses_the_same_labels() -> None:
-    row = row_of("x", ARMS)
+    row = compare_arms("x", ARMS)
     assert row.control == "fine-tuned"
     assert row.ours.mean == pytest.approx((10 + 12 + 9) / 3)
     assert row.ours.above
@@ -75,7 +75,7 @@ def test_a_cell_is_one_run_of_the_command_line_and_is_not_run_again(
     pictures(tmp_path / "data" / "pets")
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(cells, "subprocess", SimpleNamespace(run=in_this_process))
-    for module in (cells, rows):
+    for module in (cells, comparison):
         monkeypatch.setattr(module, "CELLS", (Cell("pets", "flip2:0.4", 9, flags),))
     files = run_cells([], 2, 1, tmp_path)
     first = files[0].read_bytes()
@@ -104,11 +104,11 @@ def test_a_curve_needs_three_numbers_of_checked_labels(tmp_path) -> None:
     for checked in (20, 50):
         file = folder / f"mnist5k-flip2-0.4-{checked}.json"
         file.write_text(json.dumps({"arms": ARMS}), encoding="utf-8")
-    assert rows.curves(tmp_path) == {}
+    assert comparison.curves(tmp_path) == {}
     (folder / "mnist5k-flip2-0.4-500.json").write_text(json.dumps({"arms": ARMS}), "utf-8")
-    (points,) = rows.curves(tmp_path).values()
+    (points,) = comparison.curves(tmp_path).values()
     assert points["pruned"] == {n: pytest.approx([70, 20, 20]) for n in (20, 50, 500)}
-    rows.write_curves(tmp_path)
+    comparison.write_curves(tmp_path)
     text = (folder / "mnist5k-flip2-0.4.svg").read_text(encoding="utf-8")
     for shown in ("checked labels", "500", *LEARNED, "pruned"):
         assert shown in text

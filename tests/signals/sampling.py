@@ -12,7 +12,13 @@ from torch.optim import SGD, Optimizer
 
 from tutelage.losses.objectives import Normalise, Objective
 from tutelage.losses.targets import CrossEntropy
-from tutelage.teachers import GivenWeights, KeepOrDrop, LossWeigher, SplitSampler, Together
+from tutelage.teachers import (
+    CombinedTeacher,
+    GivenWeights,
+    KeepOrDrop,
+    LossWeigher,
+    SplitSampler,
+)
 from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 
 N, D, C = 3, 4, 3
@@ -257,56 +263,61 @@ CASES: dict[str, Sampling] = {
     "moved, unequal rows, within": Sampling(lambda: Moved((1, 2, 3), "group")),
     "moved, rows sampled": Sampling(CopiedSometimes),
     "moved and stretched": Sampling(Stretched, direct=("factor",)),
-    "moved, fixed weights": Sampling(lambda: Together(Moved(), given("mean", 1.0, 3.0, 0.5))),
+    "moved, fixed weights": Sampling(
+        lambda: CombinedTeacher(Moved(), given("mean", 1.0, 3.0, 0.5))
+    ),
     "moved, fixed weights, one 0": Sampling(
-        lambda: Together(Moved(), given("mean", 1.0, 0.0, 3.0))
+        lambda: CombinedTeacher(Moved(), given("mean", 1.0, 0.0, 3.0))
     ),
     "moved, fixed weights, sum": Sampling(
-        lambda: Together(Moved(), given(None, 1.0, 0.0, 3.0))
+        lambda: CombinedTeacher(Moved(), given(None, 1.0, 0.0, 3.0))
     ),
     "moved, fixed weights, rows": Sampling(
-        lambda: Together(Moved((1, 2, 3)), given("group", 1.0, 0.0, 3.0))
+        lambda: CombinedTeacher(Moved((1, 2, 3)), given("group", 1.0, 0.0, 3.0))
     ),
     "moved, learned weights": Sampling(
-        lambda: Together(Moved(), Weighs("mean")), TWO, pair, direct=("weighs.slope",)
+        lambda: CombinedTeacher(Moved(), Weighs("mean")), TWO, pair, direct=("weighs.slope",)
     ),
     "moved, learned weights, sum": Sampling(
-        lambda: Together(Moved((2, 1, 1)), Weighs(None)), TWO, pair, direct=("weighs.slope",)
+        lambda: CombinedTeacher(Moved((2, 1, 1)), Weighs(None)),
+        TWO,
+        pair,
+        direct=("weighs.slope",),
     ),
     "moved, loss weigher": Sampling(
-        lambda: Together(Moved(), seeded(lambda: LossWeigher(width=2))),
+        lambda: CombinedTeacher(Moved(), seeded(lambda: LossWeigher(width=2))),
         TWO,
         pair,
         direct=("weighs",),
     ),
     "moved, attached weights": Sampling(
-        lambda: Together(Moved(), Weighs("mean", attached=True)),
+        lambda: CombinedTeacher(Moved(), Weighs("mean", attached=True)),
         TWO,
         pair,
         direct=("weighs.slope",),
     ),
     "moved, attached weights, sum": Sampling(
-        lambda: Together(Moved(), Weighs(None, attached=True)),
+        lambda: CombinedTeacher(Moved(), Weighs(None, attached=True)),
         TWO,
         pair,
         direct=("weighs.slope",),
     ),
     "moved, attached weights, within": Sampling(
-        lambda: Together(Moved((1, 2, 2)), Weighs("group", attached=True)),
+        lambda: CombinedTeacher(Moved((1, 2, 2)), Weighs("group", attached=True)),
         TWO,
         pair,
         direct=("weighs.slope",),
     ),
     "moved, row losses": Sampling(
-        lambda: Together(Moved(), RowLosses("mean")), TWO, pair, direct=("weighs.slope",)
+        lambda: CombinedTeacher(Moved(), RowLosses("mean")), TWO, pair, direct=("weighs.slope",)
     ),
-    "moved and kept": Sampling(lambda: Together(Moved(), Chosen("mean")), FOUR, pair),
+    "moved and kept": Sampling(lambda: CombinedTeacher(Moved(), Chosen("mean")), FOUR, pair),
     "drawn": Sampling(sampler, THREE, drawn),
     "drawn, fixed weights": Sampling(
-        lambda: Together(Drawn(), given("mean", 1.0, 0.0, 3.0)), THREE, drawn
+        lambda: CombinedTeacher(Drawn(), given("mean", 1.0, 0.0, 3.0)), THREE, drawn
     ),
     "drawn, learned weights": Sampling(
-        lambda: Together(Drawn(), Weighs("mean")), THREE, drawn, direct=("weighs.slope",)
+        lambda: CombinedTeacher(Drawn(), Weighs("mean")), THREE, drawn, direct=("weighs.slope",)
     ),
     "drawn, without some labels": Sampling(
         Drawn, THREE, lambda a: unlabelled(drawn(a)), objective=MARKED

@@ -139,9 +139,9 @@ def test_dropout_masks_are_the_same_forwards_and_backwards(exact) -> None:
     batches = stream()
     for _ in range(12):
         tutor.step(next(batches), next(batches))
-    problem, phi, window, held_out = seen.calls[0]
+    problem, teacher_params, window, held_out = seen.calls[0]
     assert window.start is not None
-    whole = (problem, phi, window.start, window.steps, held_out)
+    whole = (problem, teacher_params, window.start, window.steps, held_out)
     got, _ = Reversible(12, exact=exact).estimate_run(*whole)
     want, _ = Unrolled(12).estimate_run(*whole)
     for key, grad in want.grad.items():

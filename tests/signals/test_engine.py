@@ -114,7 +114,7 @@ def test_finite_differences_of_nothing_are_nothing() -> None:
     """A single row's weight cancels in the weighted mean: only rounding is left."""
     module = build("linear")
     teacher = teacher_for("inputs", module)
-    problem, phi, window, held_out = watched(
+    problem, teacher_params, window, held_out = watched(
         module, OPTIMIZERS["momentum"](module), teacher, steps=4
     )
     alone = [
@@ -127,7 +127,7 @@ def test_finite_differences_of_nothing_are_nothing() -> None:
         )
         for step in window.steps
     ]
-    call = problem, phi, replace(window, steps=alone), held_out
+    call = problem, teacher_params, replace(window, steps=alone), held_out
     exact = Unrolled(4)(*call).grad
     got = Replayed(4, product=FiniteDifference(1e-3))(*call).grad
     for name, want in exact.items():
@@ -146,8 +146,8 @@ def test_dot_products_are_refused_for_a_teacher_that_does_more_than_weigh() -> N
 def whole(signal, module: nn.Module, optimizer, steps: int):
     """A whole run from the student's first step, and the window that holds it."""
     teacher = teacher_for("inputs", module)
-    problem, phi, window, held_out = watched(module, optimizer, teacher, steps=steps)
-    return signal.estimate_run(problem, phi, window.start, window.steps, held_out)
+    problem, teacher_params, window, held_out = watched(module, optimizer, teacher, steps=steps)
+    return signal.estimate_run(problem, teacher_params, window.start, window.steps, held_out)
 
 
 @pytest.mark.parametrize("optimizer", REVERSIBLE)
@@ -230,12 +230,12 @@ def trained_ridge(rate: float, steps: int):
     return seen.calls[-1]
 
 
-def dense(problem, phi, window, held_out):
+def dense(problem, teacher_params, window, held_out):
     """The implicit hypergradient with the Hessian as a matrix."""
     step = window.steps[-1]
     theta = leaves(window.end.params)
     state = window.end._replace(params=theta)
-    loss, _ = problem.training_loss(state, phi, step)
+    loss, _ = problem.training_loss(state, teacher_params, step)
     loss = loss + 0.05 * sum((p**2).sum() for p in theta.values())
     flat = torch.autograd.grad(loss, list(theta.values()), create_graph=True)
     g = torch.cat([part.flatten() for part in flat])
@@ -246,10 +246,12 @@ def dense(problem, phi, window, held_out):
         ])
         for e in g
     ]
-    v = torch.autograd.grad(problem.held_out_loss(state, phi, held_out), list(theta.values()))
+    v = torch.autograd.grad(
+        problem.held_out_loss(state, teacher_params, held_out), list(theta.values())
+    )
     solved = torch.linalg.solve(torch.stack(rows), torch.cat([part.flatten() for part in v]))
-    mixed = torch.autograd.grad(g @ solved, list(phi.values()))
-    return {k: -m for k, m in zip(phi, mixed, strict=True)}
+    mixed = torch.autograd.grad(g @ solved, list(teacher_params.values()))
+    return {k: -m for k, m in zip(teacher_params, mixed, strict=True)}
 
 
 def test_conjugate_gradients_equal_the_dense_inverse() -> None:
@@ -264,11 +266,11 @@ def test_a_long_neumann_series_equals_the_dense_inverse() -> None:
 
 @pytest.mark.parametrize("terms", [0, 1, 5])
 def test_neumann_terms_equal_unrolled_steps_from_a_fixed_point(terms) -> None:
-    problem, phi, window, held_out = trained_ridge(0.5, 400)
+    problem, teacher_params, window, held_out = trained_ridge(0.5, 400)
     steps = [window.steps[-1]] * (terms + 1)
     at_rest = type(window)(window.end, steps, window.end)
-    got = Implicit(Neumann(terms, 0.5))(problem, phi, at_rest, held_out).grad
-    close(got, Unrolled(terms + 1)(problem, phi, at_rest, held_out).grad, 1e-7)
+    got = Implicit(Neumann(terms, 0.5))(problem, teacher_params, at_rest, held_out).grad
+    close(got, Unrolled(terms + 1)(problem, teacher_params, at_rest, held_out).grad, 1e-7)
 
 
 def test_the_controls_of_a_diverging_series() -> None:
@@ -290,12 +292,12 @@ def test_the_controls_of_a_diverging_series() -> None:
 def test_the_direct_term_of_a_teacher_that_acts_at_test_is_counted() -> None:
     module = build("relu network")
     teacher = teacher_for("shift", module)
-    problem, phi, window, held_out = watched(
+    problem, teacher_params, window, held_out = watched(
         module, OPTIMIZERS["momentum"](module), teacher, steps=1, before=2
     )
-    tiny = Implicit(Neumann(0, 1e-12))(problem, phi, window, held_out).grad
-    loss = problem.held_out_loss(window.end, phi, held_out)
-    (direct,) = torch.autograd.grad(loss, list(phi.values()))
+    tiny = Implicit(Neumann(0, 1e-12))(problem, teacher_params, window, held_out).grad
+    loss = problem.held_out_loss(window.end, teacher_params, held_out)
+    (direct,) = torch.autograd.grad(loss, list(teacher_params.values()))
     torch.testing.assert_close(tiny["shift"], direct, atol=1e-9, rtol=0)
 
 

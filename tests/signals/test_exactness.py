@@ -24,7 +24,7 @@ from tests.cases import (
 )
 from tutelage.functional.student import StudentView
 from tutelage.signals import Lookahead, Reversible, Unrolled
-from tutelage.teachers import PAPER_SURFACE, InternalState, LossWeigher
+from tutelage.teachers import PAPER_SURFACE_FEATURES, InternalState, LossWeigher
 from tutelage.training.tutor import Tutor
 
 
@@ -52,8 +52,10 @@ TEACHERS = ("inputs", "loss", "internal state", "attached", "shift")
 def test_unrolled_equals_finite_differences_of_real_training(student, optimizer) -> None:
     module, teacher = build(student), InputWeigher().double()
     learner = OPTIMIZERS[optimizer](module)
-    problem, phi, window, held_out = watched(module, learner, teacher, steps=3, before=2)
-    got = Unrolled(3)(problem, phi, window, held_out).grad
+    problem, teacher_params, window, held_out = watched(
+        module, learner, teacher, steps=3, before=2
+    )
+    got = Unrolled(3)(problem, teacher_params, window, held_out).grad
 
     def judged(shift: dict) -> float:
         """Train a fresh copy with torch.optim under a moved teacher."""
@@ -69,12 +71,15 @@ def test_unrolled_equals_finite_differences_of_real_training(student, optimizer)
         tutor.steps = 2
         for _ in range(3):
             tutor.step(next(batches))
-        return float(problem.held_out_loss(StudentView(copied, again).state(), phi, held_out))
+        return float(
+            problem.held_out_loss(StudentView(copied, again).state(), teacher_params, held_out)
+        )
 
     generator, eps = torch.Generator().manual_seed(1), 1e-6
     for _ in range(2):
         direction = {
-            k: torch.randn(p.shape, generator=generator, dtype=p.dtype) for k, p in phi.items()
+            k: torch.randn(p.shape, generator=generator, dtype=p.dtype)
+            for k, p in teacher_params.items()
         }
         up = judged({k: eps * d for k, d in direction.items()})
         down = judged({k: -eps * d for k, d in direction.items()})
@@ -134,7 +139,7 @@ def test_the_learning_rate_index_as_printed_in_the_paper_would_be_wrong() -> Non
     # the printed recursion takes each step's own rate in place of the one before it
     module = build("relu network")
     teacher = teacher_for("inputs", module)
-    problem, phi, window, held_out = watched(
+    problem, teacher_params, window, held_out = watched(
         module,
         OPTIMIZERS["momentum"](module),
         teacher,
@@ -144,9 +149,9 @@ def test_the_learning_rate_index_as_printed_in_the_paper_would_be_wrong() -> Non
     )
     last = window.steps[-1].settings
     printed = [s._replace(settings=last) for s in window.steps]
-    right = Reversible(5)(problem, phi, window, held_out).grad
+    right = Reversible(5)(problem, teacher_params, window, held_out).grad
     wrong_window = type(window)(window.start, printed, window.end)
-    wrong = Unrolled(5)(problem, phi, wrong_window, held_out).grad
+    wrong = Unrolled(5)(problem, teacher_params, wrong_window, held_out).grad
     error = max(float((wrong[k] - right[k]).abs().max()) for k in right)
     assert error > 0.05 * max(float(g.abs().max()) for g in right.values())
 
@@ -225,7 +230,7 @@ def test_a_batch_without_weight_gives_a_finite_hypergradient(signal) -> None:
 
 def test_every_paper_feature_reaches_the_teacher() -> None:
     module = nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, C)).double()
-    teacher = InternalState(module, classes=C, tap="1", surface=PAPER_SURFACE).double()
+    teacher = InternalState(module, classes=C, tap="1", surface=PAPER_SURFACE_FEATURES).double()
     call = watched(module, OPTIMIZERS["momentum"](module), teacher, steps=2, before=4)
     weight = Unrolled(2)(*call).grad["net.0.weight"].squeeze(0)
     names = [f"tap {i}" for i in range(5)] + [f"label {i}" for i in range(C)]

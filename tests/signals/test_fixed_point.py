@@ -9,7 +9,7 @@ from torch.optim import SGD
 
 from tests.cases import Seen, close, stream
 from tutelage.errors import UnsupportedStudentError
-from tutelage.signals import Reversible, Unrolled, WholeRun
+from tutelage.signals import Reversible, TrajectorySignal, Unrolled
 from tutelage.signals.histories import ExactHistory
 from tutelage.training.loops import Episode, episodic
 from tutelage.training.tutor import Tutor
@@ -104,7 +104,9 @@ def test_a_parameter_that_shrinks_by_nine_digits_keeps_enough_of_them() -> None:
     close(got.grad, Unrolled(30).estimate_run(*call)[0].grad, 1e-7)
 
 
-def episode(signal: WholeRun, x: Tensor, scale: float = 1.0, rate: float = 0.1) -> Episode:
+def episode(
+    signal: TrajectorySignal, x: Tensor, scale: float = 1.0, rate: float = 0.1
+) -> Episode:
     teacher, ids = Weights(), torch.arange(12)
 
     def make(_: int):

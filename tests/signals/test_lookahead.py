@@ -65,9 +65,9 @@ def clones(teacher: nn.Module) -> list[Tensor]:
 
 
 def weighed(
-    teacher: nn.Module, batch: Batch, losses: Tensor, phi: Params | None = None
+    teacher: nn.Module, batch: Batch, losses: Tensor, teacher_params: Params | None = None
 ) -> Tensor:
-    own = dict(teacher.named_parameters()) if phi is None else phi
+    own = dict(teacher.named_parameters()) if teacher_params is None else teacher_params
     inner = {k.removeprefix("net."): p for k, p in own.items()}
     weights = (
         functional_call(teacher.get_submodule("net"), inner, (batch.inputs,))
@@ -131,16 +131,16 @@ def test_the_next_step_judges_by_its_own_weighted_loss(name: str) -> None:
     batches = stream(0)
     batch, following = next(batches), next(batches)
     for _ in range(3):
-        phi = {k: p.requires_grad_() for k, p in used[-1].items()}
+        teacher_params = {k: p.requires_grad_() for k, p in used[-1].items()}
         params: Params = dict(student.named_parameters())
-        taught_loss = weighed(teacher, batch, loss_of(student, params, batch), phi)
+        taught_loss = weighed(teacher, batch, loss_of(student, params, batch), teacher_params)
         grads = gradients(taught_loss, params, create_graph=True)
         after = {k: p - RATE * grads[k] for k, p in params.items()}
         now = dict(
             zip(names, clones(teacher), strict=True)
         )  # the weights of the step that judges
         judge = weighed(teacher, following, loss_of(student, after, following), now)
-        found = torch.autograd.grad(judge, list(phi.values()))
+        found = torch.autograd.grad(judge, list(teacher_params.values()))
         for p, g in zip(teacher.parameters(), found, strict=True):
             p.grad = g
         learner.step()
@@ -443,8 +443,8 @@ def test_the_last_layer_alone_is_a_step_whose_other_gradients_are_constants(
     grads = {k: g if k in last else g.detach() for k, g in grads.items()}
     after = rule.update(start, grads, settings_of(own, view.names)).params
     after = {k: p if k in last else p.detach() for k, p in after.items()}
-    phi: Params = dict(teacher.named_parameters())
-    expected = gradients(loss_of(student, after, held_out).mean(), phi)
+    teacher_params: Params = dict(teacher.named_parameters())
+    expected = gradients(loss_of(student, after, held_out).mean(), teacher_params)
 
     before = clones(teacher)
     learner, strategy = SGD(teacher.parameters(), lr=1.0), PlainStep(max_norm)

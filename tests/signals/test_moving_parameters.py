@@ -29,8 +29,8 @@ from tutelage.signals import (
     Replayed,
     Reversible,
     Signal,
+    TrajectorySignal,
     Unrolled,
-    WholeRun,
 )
 from tutelage.signals.products import DoubleBackward, FiniteDifference, ForwardOverReverse
 from tutelage.signals.signal import CHECK_EVERY
@@ -158,7 +158,7 @@ class Spare(nn.Module):
         return self.used(x)
 
 
-WHOLE: list[WholeRun] = [
+WHOLE: list[TrajectorySignal] = [
     Replayed(STEPS),
     Replayed(STEPS, product=ForwardOverReverse()),
     Replayed(STEPS, product=FiniteDifference(1e-4)),
@@ -167,7 +167,7 @@ WHOLE: list[WholeRun] = [
 ]
 
 
-def taught(signal: WholeRun) -> list[Tensor]:
+def taught(signal: TrajectorySignal) -> list[Tensor]:
     """What a teacher makes of one whole run."""
     torch.manual_seed(1)
     teacher, batches = InputWeigher().double(), stream()
@@ -188,7 +188,7 @@ def taught(signal: WholeRun) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("signal", WHOLE, ids=repr)
-def test_whole_runs_know_what_each_step_reaches(signal: WholeRun) -> None:
+def test_whole_runs_know_what_each_step_reaches(signal: TrajectorySignal) -> None:
     for found, want in zip(taught(signal), taught(Unrolled(STEPS)), strict=True):
         assert bool(want.any())
         torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-6 * float(want.abs().max()))

@@ -17,8 +17,8 @@ from tutelage.signals import (
     Replayed,
     Reversible,
     Signal,
+    TrajectorySignal,
     Unrolled,
-    WholeRun,
 )
 from tutelage.signals.products import (
     Alignment,
@@ -131,7 +131,7 @@ def test_the_first_skipped_teacher_step_says_which_examples_are_not_finite(
     assert said[where] in record.getMessage()
 
 
-WHOLE: list[WholeRun] = [
+WHOLE: list[TrajectorySignal] = [
     Unrolled(3),
     Replayed(3),
     Replayed(3, memory="log"),

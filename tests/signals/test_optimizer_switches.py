@@ -140,10 +140,15 @@ def last_step(run: Run) -> Window:
 @pytest.mark.parametrize("name", [*PLAIN, *UNDONE])
 def test_a_look_ahead_is_the_derivative_through_the_last_step(name: str) -> None:
     run = trained(Case(optimizer=(PLAIN | UNDONE)[name]), STEPS)
-    problem, phi, window, held_out = run.problem, run.teacher, last_step(run), run.held_out
-    want = Unrolled(1)(problem, phi, window, held_out).grad
+    problem, teacher_params, window, held_out = (
+        run.problem,
+        run.teacher,
+        last_step(run),
+        run.held_out,
+    )
+    want = Unrolled(1)(problem, teacher_params, window, held_out).grad
     for signal in (Lookahead(), Lookahead(Alignment("ghost"))):
-        found = signal(problem, phi, window, held_out).grad
+        found = signal(problem, teacher_params, window, held_out).grad
         for key, g in want.items():
             torch.testing.assert_close(found[key], g, rtol=1e-8, atol=1e-12)
 

@@ -25,6 +25,7 @@ from tutelage.signals.products import (
 from tutelage.teacher import weights_attached
 from tutelage.teachers import (
     Blending,
+    CombinedTeacher,
     DynamicLoss,
     InternalState,
     KeepProbability,
@@ -32,8 +33,7 @@ from tutelage.teachers import (
     MentorNetDD,
     MentorNetPD,
     MetaLabelCorrection,
-    Permuted,
-    Together,
+    PermutationControl,
     WorstCase,
     WorstCaseSoft,
 )
@@ -71,11 +71,11 @@ def facts(attached: bool = False) -> nn.Module:
 
 
 PAIRS: dict[str, Callable[[], nn.Module]] = {
-    "moved inputs and losses": lambda: Together(Shifter(), LossWeigher(width=4)),
-    "moved inputs and margins": lambda: Together(Shifter(), facts()),
-    "blended and losses": lambda: Together(Blending(classes=C), LossWeigher(width=4)),
-    "copies and the worst of them": lambda: Together(Copies(), WorstCase(0.5)),
-    "copies and the worst, softly": lambda: Together(Copies(), WorstCaseSoft(0.5, 1.0)),
+    "moved inputs and losses": lambda: CombinedTeacher(Shifter(), LossWeigher(width=4)),
+    "moved inputs and margins": lambda: CombinedTeacher(Shifter(), facts()),
+    "blended and losses": lambda: CombinedTeacher(Blending(classes=C), LossWeigher(width=4)),
+    "copies and the worst of them": lambda: CombinedTeacher(Copies(), WorstCase(0.5)),
+    "copies and the worst, softly": lambda: CombinedTeacher(Copies(), WorstCaseSoft(0.5, 1.0)),
 }
 
 
@@ -106,8 +106,13 @@ def slopes(make: Callable[[], nn.Module], signal: Signal, steps: int) -> tuple[f
         )
         for _ in range(steps):
             tutor.step(next(batches), held_out if tutor.wants_held_out else None)
-        state, phi = tutor.problem.student.state(), detached(dict(teacher.named_parameters()))
-        return float(tutor.problem.held_out_loss(state, phi, held_out).detach()), teacher
+        state, teacher_params = (
+            tutor.problem.student.state(),
+            detached(dict(teacher.named_parameters())),
+        )
+        return float(
+            tutor.problem.held_out_loss(state, teacher_params, held_out).detach()
+        ), teacher
 
     before = dict(started(make).named_parameters())
     _, taught = trained(started(make), signal)
@@ -150,13 +155,13 @@ LOOKING: dict[str, Callable[..., nn.Module]] = {
     "losses": lambda attached: LossWeigher(width=4, attached=attached),
     "margins": facts,
     "mentor net": lambda attached: MentorNetDD(C, burn_in=0.0, decay=0.0, attached=attached),
-    "moved inputs and losses": lambda attached: Together(
+    "moved inputs and losses": lambda attached: CombinedTeacher(
         Shifter(), LossWeigher(width=4), attached=attached
     ),
-    "moved inputs and the mentor": lambda attached: Together(
+    "moved inputs and the mentor": lambda attached: CombinedTeacher(
         Shifter(), MentorNetPD(width=2.0, burn_in=0.0, decay=0.0, attached=attached)
     ),
-    "copies and the worst of them": lambda attached: Together(
+    "copies and the worst of them": lambda attached: CombinedTeacher(
         Copies(), WorstCase(0.5, attached=attached)
     ),
 }
@@ -210,7 +215,7 @@ def focal(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def copies(*, detach_target: bool = True) -> nn.Module:
-    return Together(Copies(), WorstCaseSoft(0.5, 1.0, detach_target=detach_target))
+    return CombinedTeacher(Copies(), WorstCaseSoft(0.5, 1.0, detach_target=detach_target))
 
 
 def row_losses_at(tap: str) -> Callable[[nn.Module], nn.Module]:
@@ -389,19 +394,21 @@ class NoProcesses(SingleProcess):
 def test_what_is_detached_is_found_without_other_processes() -> None:
     module = build("layer norm")
     call = watched(module, OPTIMIZERS["momentum"](module), started(facts), steps=3)
-    problem, phi, window, held_out = call
+    problem, teacher_params, window, held_out = call
     assert window.start is not None
     alone = replace(problem, processes=NoProcesses())
-    facts_of(alone, phi, window.start, window.steps[0], held_out, several=True)
+    facts_of(alone, teacher_params, window.start, window.steps[0], held_out, several=True)
 
 
 @pytest.mark.parametrize("teacher", LOOKING)
 def test_teachers_that_look_at_the_student_are_attached_by_one_word(teacher) -> None:
     assert weights_attached(LOOKING[teacher](attached=True))
     assert not weights_attached(LOOKING[teacher](attached=False))
-    assert weights_attached(Permuted(LOOKING[teacher](attached=True)))
-    assert weights_attached(Together(Shifter(), LossWeigher(attached=True)))
-    assert not weights_attached(Together(Shifter(), LossWeigher(attached=True), attached=False))
+    assert weights_attached(PermutationControl(LOOKING[teacher](attached=True)))
+    assert weights_attached(CombinedTeacher(Shifter(), LossWeigher(attached=True)))
+    assert not weights_attached(
+        CombinedTeacher(Shifter(), LossWeigher(attached=True), attached=False)
+    )
 
 
 def test_rows_cannot_be_left_out_of_a_gradient_that_keeps_the_weights_own() -> None:

@@ -54,9 +54,9 @@ def test_a_replayed_step_draws_what_the_step_drew(teacher, objective) -> None:
     tutor = teaching(seen, student=student, teacher=teacher().double(), objective=objective)
     batch, before = next(stream()), torch.get_rng_state()
     record = tutor.step(batch, batch)
-    problem, phi, window, _ = seen.calls[0]
+    problem, teacher_params, window, _ = seen.calls[0]
     assert window.start is not None
-    replayed, _ = problem.training_loss(window.start, phi, window.steps[0])
+    replayed, _ = problem.training_loss(window.start, teacher_params, window.steps[0])
     torch.testing.assert_close(replayed.detach(), record.loss, rtol=1e-14, atol=0)
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -91,13 +91,13 @@ def test_a_replay_takes_the_steps_of_an_optimiser_however_it_was_built(name, loa
         if loaded and number == 3:
             optimizer.load_state_dict(optimizer.state_dict())
         tutor.step(next(batches), next(batches))
-    problem, phi, window, _ = seen.calls[1]
+    problem, teacher_params, window, _ = seen.calls[1]
     assert window.start is not None
     state = window.start._replace(
         params={k: p.requires_grad_() for k, p in window.start.params.items()}
     )
     for step in window.steps:
-        state = problem.differentiable_step(state, phi, step)
+        state = problem.differentiable_step(state, teacher_params, step)
     for key, want in window.end.params.items():
         # a rate held in a float32 tensor is rounded to it by torch
         torch.testing.assert_close(state.params[key].detach(), want, rtol=1e-7, atol=1e-8)
@@ -170,13 +170,13 @@ def test_a_plan_counts_the_gradients_and_states_of_its_run(steps, memory, monkey
     monkeypatch.setattr("tutelage.signals.replayed.replay_step", counted)
     module = nn.Linear(D, C).double()
     optimizer = SGD(module.parameters(), lr=0.1)
-    problem, phi, window, held_out = watched(
+    problem, teacher_params, window, held_out = watched(
         module, optimizer, InputWeigher().double(), steps=steps
     )
     signal = Replayed(steps, memory)
     assert window.start is not None
-    plan = signal.plan(problem, phi, window.start, window.steps)
-    signal(problem, phi, window, held_out)
+    plan = signal.plan(problem, teacher_params, window.start, window.steps)
+    signal(problem, teacher_params, window, held_out)
     assert len(alive) == round(plan.passes * steps)
     assert max(alive) == plan.states
 
@@ -186,16 +186,18 @@ def test_a_budget_gives_the_fastest_plan_that_fits(steps) -> None:
     module = build("group norm")
     optimizer = Adam(module.parameters(), lr=0.01)
     call = watched(module, optimizer, InputWeigher().double(), steps=steps, before=1)
-    problem, phi, window, held_out = call
+    problem, teacher_params, window, held_out = call
     assert window.start is not None
     want, passes = Unrolled(steps)(*call).grad, []
     product, start = Replayed(steps).product, window.start
-    parts = FirstStep(problem, product, phi, start, window.steps[0], held_out).memory()
+    parts = FirstStep(
+        problem, product, teacher_params, start, window.steps[0], held_out
+    ).memory()
     whole = (parts.state + parts.graph) * (steps + 1) + parts.rest
     for share in (1.0, 0.5, 0.25, 0.1):
         signal = Replayed(steps, budget=f"{whole * share / 1e3} kB")
         try:
-            plan = signal.plan(problem, phi, window.start, window.steps, held_out)
+            plan = signal.plan(problem, teacher_params, window.start, window.steps, held_out)
         except UsageError as error:
             assert "are needed at least" in str(error)  # noqa: PT017
             continue
@@ -224,7 +226,7 @@ def test_a_plan_predicts_the_memory_of_its_run_down_to_the_least_budget(rows) ->
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(D, 400), nn.Tanh(), nn.Linear(400, C)).double()
     optimizer = Adam(module.parameters(), lr=0.01)
-    problem, phi, window, held_out = watched(
+    problem, teacher_params, window, held_out = watched(
         module, optimizer, InputWeigher().double(), steps=20
     )
     assert window.start is not None
@@ -232,7 +234,7 @@ def test_a_plan_predicts_the_memory_of_its_run_down_to_the_least_budget(rows) ->
     held_out = held_out._replace(
         inputs=held_out.inputs[many], targets=held_out.targets[many], ids=torch.arange(rows)
     )
-    run = problem, phi, window.start, window.steps, held_out
+    run = problem, teacher_params, window.start, window.steps, held_out
     with pytest.raises(UsageError, match="are needed at least") as refused:
         Replayed(20, budget="1 kB").plan(*run)
     least = float(re.findall(r"([0-9.]+) MB are needed", str(refused.value))[0])
@@ -241,7 +243,7 @@ def test_a_plan_predicts_the_memory_of_its_run_down_to_the_least_budget(rows) ->
         signal = Replayed(20, budget=f"{budget} MB")
         plan = signal.plan(*run)
         with LiveBytes() as alive:
-            signal(problem, phi, window, held_out)
+            signal(problem, teacher_params, window, held_out)
         assert plan.peak_bytes == pytest.approx(alive.peak, rel=0.2)
         peaks.append(alive.peak)
     assert peaks == sorted(peaks)
@@ -252,24 +254,26 @@ def test_a_plan_predicts_the_memory_of_its_run_down_to_the_least_budget(rows) ->
 def test_a_plan_predicts_the_time_of_its_run_in_plain_steps(share, monkeypatch) -> None:
     module = build("group norm")
     optimizer = Adam(module.parameters(), lr=0.01)
-    problem, phi, window, held_out = watched(
+    problem, teacher_params, window, held_out = watched(
         module, optimizer, InputWeigher().double(), steps=20
     )
     assert window.start is not None
-    run = problem, phi, window.start, window.steps, held_out
+    run = problem, teacher_params, window.start, window.steps, held_out
     most = Replayed(20, budget="1 GB").plan(*run).peak_bytes
     assert most is not None
     signal = Replayed(20, budget=f"{share * most / 1e3} kB")
-    signal(problem, phi, window, held_out)  # the first estimate checks the student, too
+    signal(
+        problem, teacher_params, window, held_out
+    )  # the first estimate checks the student, too
     with Operators() as operators:
         clock = SimpleNamespace(process_time=lambda: float(operators.count))
         monkeypatch.setattr(replay_costs, "time", clock)
         plan = signal.plan(*run)
         before = operators.count
-        problem.step(window.start, phi, window.steps[0])
+        problem.step(window.start, teacher_params, window.steps[0])
         plain = operators.count - before
         before = operators.count
-        signal(problem, phi, window, held_out)
+        signal(problem, teacher_params, window, held_out)
         came = (operators.count - before) / plain
     assert plan.plain_steps == pytest.approx(came, rel=0.2)
     assert (plan.passes == 1) == (share == 1)

@@ -34,7 +34,7 @@ from tutelage.per_example import forward
 from tutelage.signals import GradientAlignment, NextStepLoss, Signal
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.signals.sampled_step import pseudo_values
-from tutelage.teachers import Plain, SelfPaced, Together
+from tutelage.teachers import CombinedTeacher, Plain, SelfPaced
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 
@@ -136,7 +136,9 @@ def test_every_way_to_take_dot_products_gives_the_same_rewards(method, action) -
 def test_an_operator_without_forward_mode_is_rewarded_under_attached_weights_too(
     monkeypatch,
 ) -> None:
-    teachers = [Together(Moved(), Weighs("mean", attached=True)).double() for _ in range(2)]
+    teachers = [
+        CombinedTeacher(Moved(), Weighs("mean", attached=True)).double() for _ in range(2)
+    ]
     want = estimate_of(teachers[0], action=(1, 0, 1))
 
     def without(*_: object) -> Tensor:
@@ -193,9 +195,9 @@ def monitored(calls: list[int]) -> Iterator[None]:
 
 
 def test_weights_by_other_rows_are_refused_where_batches_are_sampled() -> None:
-    teacher = Together(Moved(), SelfPaced(start=0.5)).double()
+    teacher = CombinedTeacher(Moved(), SelfPaced(start=0.5)).double()
     with pytest.raises(
-        UsageError, match="Together samples in prepare and weighs a row by the other"
+        UsageError, match="CombinedTeacher samples in prepare and weighs a row by the other"
     ):
         estimate_of(teacher, action=(1, 0, 1))
     kept = Chosen("mean").double()

@@ -26,8 +26,8 @@ class Watched(Signal):
         self.steps = signal.steps
         self.estimates: list[Estimate] = []
 
-    def __call__(self, problem, phi, window, held_out) -> Estimate:
-        self.estimates.append(self.signal(problem, phi, window, held_out))
+    def __call__(self, problem, teacher_params, window, held_out) -> Estimate:
+        self.estimates.append(self.signal(problem, teacher_params, window, held_out))
         return self.estimates[-1]
 
 

@@ -14,7 +14,7 @@ from tutelage.functional.trees import leaves
 from tutelage.losses.objectives import cross_entropy
 from tutelage.randomness import mixed_seed, seeded
 from tutelage.signals import Unrolled
-from tutelage.teachers import Aligned, Blending, Together
+from tutelage.teachers import Aligned, Blending, CombinedTeacher
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Progress, as_prepared
 
@@ -143,7 +143,7 @@ def test_a_stopped_run_goes_on_bit_for_bit() -> None:
 
 def test_it_weighs_what_another_teacher_prepared() -> None:
     student = build("relu network")
-    teacher = Together(Blending(C).double(), Aligned())
+    teacher = CombinedTeacher(Blending(C).double(), Aligned())
     tutor = Tutor(student, SGD(student.parameters(), lr=RATE), teacher)
     batches = stream()
     assert tutor.wants_held_out
@@ -164,7 +164,7 @@ def test_elsewhere_than_at_a_real_step_it_is_refused() -> None:
 
 
 def test_no_signal_can_take_its_steps_again() -> None:
-    student, teacher = build("linear"), Together(Blending(C).double(), Aligned())
+    student, teacher = build("linear"), CombinedTeacher(Blending(C).double(), Aligned())
     with pytest.raises(ValueError, match="leave out signal"):
         Tutor(
             student,

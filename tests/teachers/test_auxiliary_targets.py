@@ -11,7 +11,7 @@ from tutelage.losses.objectives import Auxiliary, binary_cross_entropy, cross_en
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.products import Alignment
 from tutelage.signals.solvers import Neumann
-from tutelage.teachers import AuxiliaryTargets, Together
+from tutelage.teachers import AuxiliaryTargets, CombinedTeacher
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, as_prepared
 
@@ -113,7 +113,7 @@ def test_the_implicit_gradient_reaches_it() -> None:
 
 def test_another_teacher_may_weigh_beside_it() -> None:
     torch.manual_seed(2)
-    both = Together(teacher(), InputWeigher().double())
+    both = CombinedTeacher(teacher(), InputWeigher().double())
     assert_exact(student, both, [batch(1), batch(2)], batch(9), OBJECTIVE)
 
 

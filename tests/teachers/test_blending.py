@@ -13,7 +13,14 @@ from tutelage.functional.replay_context import replay_context
 from tutelage.losses.objectives import cross_entropy
 from tutelage.signals import Lookahead, Unrolled
 from tutelage.teacher import acts_at_test
-from tutelage.teachers import Blending, LossWeigher, Mixup, RandomBlending, Shuffled, Together
+from tutelage.teachers import (
+    Blending,
+    CombinedTeacher,
+    LossWeigher,
+    Mixup,
+    RandomBlending,
+    Shuffled,
+)
 from tutelage.teachers.hook_calls import prepare
 from tutelage.types import Batch, PreparedBatch
 
@@ -218,10 +225,10 @@ def test_looking_ahead_equals_one_unrolled_step_and_nothing_acts_at_test() -> No
 
 
 def test_a_weigher_beside_it_weighs_the_blended_rows() -> None:
-    both = Together(grid(), InputWeigher().double())
+    both = CombinedTeacher(grid(), InputWeigher().double())
     estimate = assert_exact(student, both, [batch(1), batch(2)], batch(9))
     assert all(grad.any() for grad in estimate.grad.values())
-    both = Together(grid(), LossWeigher(width=4).double())
+    both = CombinedTeacher(grid(), LossWeigher(width=4).double())
     learned, _ = train(student, both, [batch(1), batch(2)], batch(9), Unrolled(2))
     assert learned is not None
     assert all(grad.isfinite().all() for grad in learned.grad.values())

@@ -7,7 +7,7 @@ from torch.optim import SGD
 
 from tutelage.augment import crop_and_flip
 from tutelage.signals import Lookahead
-from tutelage.teachers import Copies, LossWeigher, StoredCopies, Together, WorstCase
+from tutelage.teachers import CombinedTeacher, Copies, LossWeigher, StoredCopies, WorstCase
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -104,7 +104,7 @@ def student() -> nn.Module:
 
 def test_a_tutor_shows_what_it_saw_of_every_copy() -> None:
     net = student()
-    teacher = Together(Copies(3, crop_and_flip, include_original=True), WorstCase(1.0))
+    teacher = CombinedTeacher(Copies(3, crop_and_flip, include_original=True), WorstCase(1.0))
     record = Tutor(net, SGD(net.parameters(), 0.1), teacher).step(batch_of())
     assert record.losses.shape == record.weights.shape == (3 * B,)
     assert torch.allclose(record.weights.view(3, B).sum(0), torch.ones(B))
@@ -112,7 +112,7 @@ def test_a_tutor_shows_what_it_saw_of_every_copy() -> None:
 
 def test_weights_of_copies_can_be_learned_too() -> None:
     net, weigher = student(), LossWeigher(width=4)
-    teacher = Together(Copies(3, crop_and_flip, include_original=True), weigher)
+    teacher = CombinedTeacher(Copies(3, crop_and_flip, include_original=True), weigher)
     before = [p.clone() for p in weigher.parameters()]
     learner = SGD(weigher.parameters(), 1.0)
     tutor = Tutor(net, SGD(net.parameters(), 0.1), teacher, learner, signal=Lookahead())

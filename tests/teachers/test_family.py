@@ -14,10 +14,11 @@ from tutelage.models import MaskUNet
 from tutelage.signals import Signal, Unrolled
 from tutelage.teacher import taps_of
 from tutelage.teachers import (
-    SURFACE,
+    SURFACE_FEATURES,
     AttentionMask,
     AuxiliaryTargets,
     Blending,
+    CombinedTeacher,
     Copies,
     Curriculum,
     DynamicLoss,
@@ -31,14 +32,13 @@ from tutelage.teachers import (
     MetaSoftLabelCorrector,
     Mixup,
     OutOfFoldTargets,
-    Permuted,
+    PermutationControl,
     Plain,
     RandomBlending,
     RandomMask,
     SelfPaced,
     Shuffled,
     SupportWeights,
-    Together,
     UniformCopies,
     WorstCase,
     WorstCaseSoft,
@@ -90,7 +90,7 @@ def internal_state(
         student,
         classes=CLASSES,
         tap="3",
-        surface=tuple(SURFACE),
+        surface=tuple(SURFACE_FEATURES),
         hidden_layers=hidden_layers,
         attached=attached,
         level=level,
@@ -115,7 +115,7 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "curriculum": lambda _: Curriculum(small_network(2)),
     "curriculum, no iteration": lambda _: Curriculum(small_network(1), iteration=False),
     "brighter": lambda _: Brighter(),
-    "together": lambda student: Together(Brighter(), internal_state(student)),
+    "together": lambda student: CombinedTeacher(Brighter(), internal_state(student)),
     "blending": lambda _: Blending(CLASSES),
     "random blending": lambda _: RandomBlending(CLASSES, seed=3),
     "mixup": lambda _: Mixup(CLASSES, alpha=1.0),
@@ -125,8 +125,8 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "mask": lambda _: AttentionMask(pixel_network(), sigma=1.5),
     "mask u-net": lambda _: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5),
     "random mask": lambda _: RandomMask(sigma=1.5),
-    "permuted mask": lambda _: Permuted(AttentionMask(pixel_network(), sigma=1.5)),
-    "permuted weights": lambda _: Permuted(Curriculum(small_network(2))),
+    "permuted mask": lambda _: PermutationControl(AttentionMask(pixel_network(), sigma=1.5)),
+    "permuted weights": lambda _: PermutationControl(Curriculum(small_network(2))),
     "auxiliary targets": lambda _: AuxiliaryTargets(small_network(1)),
     "self-paced": lambda _: SelfPaced(),
     "MentorNet PD": lambda _: MentorNetPD(burn_in=0.0, width=9.0),
@@ -142,13 +142,15 @@ TEACHERS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "support weights": lambda _: SupportWeights(
         features(), features=3 * SIZE**2, classes=CLASSES, width=4
     ),
-    "blending and loss weigher": lambda _: Together(Blending(CLASSES), LossWeigher(width=8)),
-    "mask and curriculum": lambda _: Together(
+    "blending and loss weigher": lambda _: CombinedTeacher(
+        Blending(CLASSES), LossWeigher(width=8)
+    ),
+    "mask and curriculum": lambda _: CombinedTeacher(
         AttentionMask(pixel_network(), sigma=1.5), Curriculum(small_network(2))
     ),
-    "uniform copies": lambda _: Together(copies(), UniformCopies()),
-    "worst case": lambda _: Together(copies(), WorstCase(1.0)),
-    "worst case, soft": lambda _: Together(copies(), WorstCaseSoft(1.0, 1.0)),
+    "uniform copies": lambda _: CombinedTeacher(copies(), UniformCopies()),
+    "worst case": lambda _: CombinedTeacher(copies(), WorstCase(1.0)),
+    "worst case, soft": lambda _: CombinedTeacher(copies(), WorstCaseSoft(1.0, 1.0)),
 }
 FIXED = (
     *("plain", "random blending", "mixup", "shuffled", "random mask"),
@@ -213,8 +215,8 @@ class Watched(Signal):
     def __init__(self) -> None:
         self.estimates: list[Estimate] = []
 
-    def __call__(self, problem, phi, window, held_out) -> Estimate:
-        self.estimates.append(Unrolled(2)(problem, phi, window, held_out))
+    def __call__(self, problem, teacher_params, window, held_out) -> Estimate:
+        self.estimates.append(Unrolled(2)(problem, teacher_params, window, held_out))
         return self.estimates[-1]
 
 
@@ -272,16 +274,16 @@ def weights_of(teacher: nn.Module, student: nn.Module) -> Tensor:
     optimizer = torch.optim.SGD(student.parameters(), lr=0.5)
     objective = objective_of(student)
     problem = Tutor(student, optimizer, teacher, total_steps=4, objective=objective).problem
-    phi, view = leaves(dict(teacher.named_parameters())), problem.student
-    prepared = problem.prepare(phi, batch_of(6))
+    teacher_params, view = leaves(dict(teacher.named_parameters())), problem.student
+    prepared = problem.prepare(teacher_params, batch_of(6))
     state = view.state()
     outputs, features, _ = view.evaluate(
         state.params, state.buffers, prepared.inputs, taps_of(teacher)
     )
     losses = losses_of(objective, outputs, prepared)
     seen = Observation(losses, logits_of(outputs), features, Progress(0.5, 1.0, 0.25))
-    weights = problem.weights(phi, prepared, seen, 0).reshape(losses.shape)
-    return (weights * problem.row_losses(phi, prepared, seen, 0)).detach()
+    weights = problem.weights(teacher_params, prepared, seen, 0).reshape(losses.shape)
+    return (weights * problem.row_losses(teacher_params, prepared, seen, 0)).detach()
 
 
 @pytest.mark.parametrize("name", TEACHERS)

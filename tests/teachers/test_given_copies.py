@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from tutelage.errors import UsageError
-from tutelage.teachers import Copies, GivenCopies, Together, WorstCase, WorstCaseSoft
+from tutelage.teachers import CombinedTeacher, Copies, GivenCopies, WorstCase, WorstCaseSoft
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 
@@ -44,7 +44,9 @@ def test_a_step_is_that_of_copies_made_on_the_spot(weigher):
     for teacher, given in ((own, batch), (GivenCopies(), brought(batch))):
         torch.manual_seed(0)
         student = nn.Linear(D, C)
-        tutor = Tutor(student, SGD(student.parameters(), 0.1), Together(teacher, weigher))
+        tutor = Tutor(
+            student, SGD(student.parameters(), 0.1), CombinedTeacher(teacher, weigher)
+        )
         tutor.step(given)
         losses.append((tutor.step(given).loss, student.weight.detach().clone()))
     (one, weight), (other, same_weight) = losses

@@ -10,7 +10,7 @@ from tests.cases import B, C, D, build, stream
 from tutelage.errors import UsageError
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import cross_entropy, weighted_loss
-from tutelage.teachers import PAPER_SURFACE, SURFACE, InternalState, Plain
+from tutelage.teachers import PAPER_SURFACE_FEATURES, SURFACE_FEATURES, InternalState, Plain
 from tutelage.teachers.internal_state import margin
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, PreparedBatch, Progress, as_prepared
@@ -102,7 +102,7 @@ def test_the_margin_of_a_sure_student_is_one_or_minus_one() -> None:
 def test_the_linear_teacher_computes_the_papers_formula() -> None:
     module = student()
     teacher = drawn(
-        InternalState(module, classes=C, tap="1", surface=PAPER_SURFACE, level="free")
+        InternalState(module, classes=C, tap="1", surface=PAPER_SURFACE_FEATURES, level="free")
     )
     prepared, seen = shown(module, "1")
     (layer,) = teacher.net
@@ -121,7 +121,7 @@ def test_a_hidden_layer_is_as_wide_as_the_input_and_ends_in_relu(hidden_layers) 
             module,
             classes=C,
             tap="1",
-            surface=PAPER_SURFACE,
+            surface=PAPER_SURFACE_FEATURES,
             hidden_layers=hidden_layers,
             level="free",
         )
@@ -146,7 +146,7 @@ def test_a_given_width_is_the_width_of_every_hidden_layer() -> None:
 
 @pytest.mark.parametrize("hidden_layers", [0, 1, 2])
 def test_the_start_is_exactly_the_untaught_student(hidden_layers) -> None:
-    settings = {"classes": C, "tap": "1", "surface": tuple(SURFACE)}
+    settings = {"classes": C, "tap": "1", "surface": tuple(SURFACE_FEATURES)}
     module = student()
     teacher = InternalState(module, hidden_layers=hidden_layers, **settings).double()
     prepared, seen = shown(module, "1")
@@ -190,7 +190,7 @@ def test_rescaled_weights_sum_to_one_over_the_batch() -> None:
         ({"tap": "1", "label": False}, 5),
         ({"label": False, "surface": ("loss",)}, 1),
         ({"surface": ("prediction", "margin")}, C + C + 1),
-        ({"tap": "1", "surface": PAPER_SURFACE}, 5 + C + 3 + C + 1),
+        ({"tap": "1", "surface": PAPER_SURFACE_FEATURES}, 5 + C + 3 + C + 1),
     ],
 )
 def test_the_input_holds_what_was_asked_for(settings, size) -> None:
@@ -352,7 +352,9 @@ def test_only_an_attached_teacher_leaves_a_path_from_weights_into_the_student(
 
 def test_a_batch_of_one_gets_a_weight() -> None:
     module = student()
-    teacher = InternalState(module, classes=C, tap="1", surface=tuple(SURFACE)).double()
+    teacher = InternalState(
+        module, classes=C, tap="1", surface=tuple(SURFACE_FEATURES)
+    ).double()
     batch = next(stream())
     one = Batch(batch.inputs[:1], batch.targets[:1], batch.ids[:1])
     tutor = Tutor(module, torch.optim.SGD(module.parameters(), lr=0.1), teacher, total_steps=1)

@@ -13,7 +13,14 @@ from tutelage.models import MaskUNet
 from tutelage.signals import Implicit, Lookahead, Unrolled
 from tutelage.signals.solvers import Neumann
 from tutelage.teacher import acts_at_test
-from tutelage.teachers import AttentionMask, LossWeigher, Permuted, Plain, RandomMask, Together
+from tutelage.teachers import (
+    AttentionMask,
+    CombinedTeacher,
+    LossWeigher,
+    PermutationControl,
+    Plain,
+    RandomMask,
+)
 from tutelage.teachers.attention_mask import expected_place, gaussian
 from tutelage.teachers.hook_calls import prepare, weigh
 from tutelage.training.tutor import Tutor
@@ -200,7 +207,7 @@ def test_random_masks_are_drawn_for_each_image_of_each_batch_over_the_whole_imag
     ones = Batch(torch.ones(2000, 1, 9, 9), torch.zeros(2000).long(), torch.arange(2000), 1)
     teacher = RandomMask(sigma=0.5)
     assert acts_at_test(teacher)
-    assert acts_at_test(Together(teacher, LossWeigher()))
+    assert acts_at_test(CombinedTeacher(teacher, LossWeigher()))
     masks = prepared_of(teacher, ones).inputs
     assert torch.equal(masks, prepared_of(teacher, ones).inputs)
     assert not torch.equal(masks, prepared_of(teacher, ones._replace(seed=2)).inputs)
@@ -215,13 +222,18 @@ def test_random_masks_are_drawn_for_each_image_of_each_batch_over_the_whole_imag
 def test_permuted_masks_are_the_same_masks_on_other_images() -> None:
     seen = batch(1, 7)
     teacher = attention()
-    right, wrong = teacher.mask(seen.inputs), prepared_of(Permuted(teacher), seen).inputs
+    right, wrong = (
+        teacher.mask(seen.inputs),
+        prepared_of(PermutationControl(teacher), seen).inputs,
+    )
     masks = wrong / seen.inputs
     assert not torch.equal(masks, right)
     together = torch.cdist(masks.flatten(1), right.flatten(1)) < 1e-9
     assert together.sum(0).tolist() == together.sum(1).tolist() == [1] * 7
-    assert acts_at_test(Permuted(teacher))
-    assert torch.equal(weights_of(Permuted(teacher), seen), torch.ones(7, dtype=torch.float64))
+    assert acts_at_test(PermutationControl(teacher))
+    assert torch.equal(
+        weights_of(PermutationControl(teacher), seen), torch.ones(7, dtype=torch.float64)
+    )
 
 
 def weights_of(teacher: nn.Module, seen: Batch) -> Tensor:
@@ -234,16 +246,16 @@ def weights_of(teacher: nn.Module, seen: Batch) -> Tensor:
 def test_permuted_weights_are_the_same_weights_on_other_examples() -> None:
     torch.manual_seed(0)
     teacher, seen = LossWeigher(width=4).double(), batch(1, 7)
-    right, wrong = weights_of(teacher, seen), weights_of(Permuted(teacher), seen)
+    right, wrong = weights_of(teacher, seen), weights_of(PermutationControl(teacher), seen)
     assert not torch.equal(wrong, right)
     assert torch.equal(wrong.sort().values, right.sort().values)
-    assert prepared_of(Permuted(teacher), seen).inputs is seen.inputs
-    assert not acts_at_test(Permuted(teacher))
+    assert prepared_of(PermutationControl(teacher), seen).inputs is seen.inputs
+    assert not acts_at_test(PermutationControl(teacher))
 
 
 def test_what_has_neither_masks_nor_weights_cannot_be_permuted() -> None:
     with pytest.raises(TypeError, match="Plain has no method 'mask' or 'weigh'"):
-        Permuted(Plain())
+        PermutationControl(Plain())
 
 
 def two_patches(seed: int, size: int) -> tuple[Batch, Tensor]:

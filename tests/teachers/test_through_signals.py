@@ -15,11 +15,11 @@ from tutelage.teachers import (
     AttentionMask,
     AuxiliaryTargets,
     Blending,
+    CombinedTeacher,
     Curriculum,
     OutOfFoldTargets,
-    Permuted,
+    PermutationControl,
     SupportWeights,
-    Together,
 )
 from tutelage.types import Batch
 
@@ -68,10 +68,12 @@ TEACHERS: dict[str, Callable[[], nn.Module]] = {
     "out-of-fold targets": lambda: stirred(OutOfFoldTargets(torch.arange(5), P, GIVEN)),
     "blending": lambda: Blending(C),
     "mask": lambda: AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5),
-    "permuted mask": lambda: Permuted(AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5)),
+    "permuted mask": lambda: PermutationControl(
+        AttentionMask(MaskUNet(1, width=4, levels=1), sigma=1.5)
+    ),
     "auxiliary targets": lambda: AuxiliaryTargets(flat(1)),
     "support weights": lambda: SupportWeights(flat(6, 2), features=6, classes=C, width=4),
-    "blending and curriculum": lambda: Together(Blending(C), Curriculum(flat(1, 2))),
+    "blending and curriculum": lambda: CombinedTeacher(Blending(C), Curriculum(flat(1, 2))),
 }
 ONE: dict[str, Signal] = {
     "lookahead": Lookahead(),

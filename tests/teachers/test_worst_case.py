@@ -13,14 +13,14 @@ from torch.optim import SGD
 from tutelage.losses.objectives import cross_entropy, squared_error, weighted_loss
 from tutelage.randomness import mixed_seed
 from tutelage.teachers import (
+    CombinedTeacher,
     Copies,
-    Together,
+    LabelPreservingTarget,
     UniformCopies,
-    UnlessChanged,
     WorstCase,
     WorstCaseSoft,
 )
-from tutelage.teachers.within import maximum_within, softmax_within, sum_within
+from tutelage.teachers.group_reductions import group_max, group_softmax, group_sum
 from tutelage.training.forward import prepare_batch
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, PreparedBatch, Progress
@@ -51,9 +51,9 @@ def worst_case_loss(losses: Tensor, group: Tensor, temperature: float) -> Tensor
     Source: Yi et al. 2021, eq. 4 with the maximiser of theorem 1 put in.
     """
     scaled = losses / temperature
-    high = maximum_within(scaled.detach(), group)
-    sums = sum_within((scaled - high[group]).exp(), group)
-    counts = sum_within(torch.ones_like(scaled), group)
+    high = group_max(scaled.detach(), group)
+    sums = group_sum((scaled - high[group]).exp(), group)
+    counts = group_sum(torch.ones_like(scaled), group)
     return temperature * (high + sums.log() - counts.log())
 
 
@@ -142,7 +142,7 @@ def taken(
     weigher: nn.Module, student: nn.Module, batch: Batch, objective
 ) -> tuple[Tensor, Tutor]:
     """The gradient of a real step, and the tutor that took it."""
-    teacher = Together(Copies(K, noisy, include_original=True), weigher)
+    teacher = CombinedTeacher(Copies(K, noisy, include_original=True), weigher)
     tutor = Tutor(student, SGD(student.parameters(), 0.0), teacher, objective=objective)
     tutor.step(batch)
     found = torch.cat([p.grad.flatten() for p in student.parameters() if p.grad is not None])
@@ -173,7 +173,7 @@ def test_weights_left_in_the_graph_without_the_penalty_give_another_gradient() -
     found, tutor = taken(WorstCase(1.0), student, batch, cross_entropy)
     prepared = shown(tutor, batch)
     losses = cross_entropy(student(prepared.inputs), prepared.targets)
-    attached = softmax_within(losses, prepared.group)
+    attached = group_softmax(losses, prepared.group)
     wrong = gradient(weighted_loss(attached * losses, attached * 0 + 1, GROUP, None), student)
     assert (K * wrong - found).norm() / found.norm() > 0.02
 
@@ -210,7 +210,7 @@ def test_cross_entropy_and_divergence_from_the_target_weigh_alike() -> None:
     target = logits[:B].softmax(1)[GROUP]
     cross = cross_entropy(logits, target)
     divergence = F.kl_div(logits.log_softmax(1), target, reduction="none").sum(1)
-    a, b = softmax_within(cross, GROUP), softmax_within(divergence, GROUP)
+    a, b = group_softmax(cross, GROUP), group_softmax(divergence, GROUP)
     assert torch.allclose(a, b, atol=1e-15)
 
 
@@ -225,13 +225,13 @@ def test_a_copy_that_means_something_else_gets_the_label_predicted_for_it() -> N
     originals = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
     labels = torch.tensor([[0.6, 0.4], [0.6, 0.4]])
     student = torch.tensor([[0.7, 0.3], [0.3, 0.7]])
-    rule = UnlessChanged(originals, torch.tensor([11, 10]))
+    rule = LabelPreservingTarget(originals, torch.tensor([11, 10]))
     prepared = PreparedBatch(labels, labels, torch.tensor([11, 10]), torch.arange(2))
     assert torch.equal(rule(prepared, student), torch.stack([student[0], labels[1]]))
 
 
 def test_a_number_predicted_for_a_copy_counts_where_it_is_far_off() -> None:
-    rule = UnlessChanged(torch.tensor([1.0, 1.0]), torch.arange(2))
+    rule = LabelPreservingTarget(torch.tensor([1.0, 1.0]), torch.arange(2))
     prepared = PreparedBatch(
         torch.zeros(2), torch.tensor([1.5, 1.6]), torch.arange(2), torch.arange(2)
     )
@@ -239,7 +239,7 @@ def test_a_number_predicted_for_a_copy_counts_where_it_is_far_off() -> None:
 
 
 def test_labels_that_nobody_predicted_are_refused_by_the_rule() -> None:
-    rule = UnlessChanged(torch.rand(2, C), torch.arange(2))
+    rule = LabelPreservingTarget(torch.rand(2, C), torch.arange(2))
     ids = torch.arange(2)
     with pytest.raises(ValueError, match="labels that a model predicts"):
         rule(PreparedBatch(ids, ids, ids, ids), torch.rand(2, C))

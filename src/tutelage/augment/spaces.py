@@ -78,10 +78,6 @@ def space_named(name: str) -> Space:
     return SPACES[name]
 
 
-def _none(levels: int, _height: int, _width: int) -> Values:
-    return np.zeros(levels)
-
-
 def _to(most: float, start: float = 0.0, *, signed: bool, whole: bool = False) -> Strength:
     def at(levels: int, _height: int, _width: int) -> Values:
         value = start + _shares(levels) * (most - start)
@@ -96,10 +92,6 @@ def _cut(share: float) -> Strength:
 
 def _bits(most: int, least: int) -> Strength:
     return Strength(lambda levels, _h, _w: most - _whole(_shares(levels) * (most - least)))
-
-
-def _threshold(levels: int, _height: int, _width: int) -> Values:
-    return 256 - _whole(_shares(levels) * 256)
 
 
 def _shares(levels: int) -> Values:
@@ -139,7 +131,7 @@ def _rounded_bits(least: int) -> Strength:
     return Strength(at)
 
 
-_NONE = Strength(_none)
+_NONE = Strength(lambda levels, _h, _w: np.zeros(levels))
 
 
 def _trivial(
@@ -156,7 +148,7 @@ def _trivial(
         "auto_contrast": _NONE,
         "equalize": _NONE,
         "rotate": _to(turn, whole=True, signed=True),
-        "solarize": Strength(_threshold),
+        "solarize": Strength(lambda levels, _h, _w: 256 - _whole(_shares(levels) * 256)),
         "color": _to(factor[1], factor[0], signed=False),
         "posterize": _bits(*bits),
         "contrast": _to(factor[1], factor[0], signed=False),

@@ -36,10 +36,11 @@ def card_of(content: Mapping[str, Any]) -> str:
     found = content.get("learnt_on")
     origin: Mapping[str, Any] = found if isinstance(found, dict) else {}
     facts = {title: fact_of(origin, name) for name, title in FACTS.items()}
-    table = "\n".join(f"| {title} | {_cell(fact)} |" for title, fact in facts.items())
+    cells = {title: " ".join(fact.split()).replace("|", "\\|") for title, fact in facts.items()}
+    table = "\n".join(f"| {title} | {cell} |" for title, cell in cells.items())
     settings = "\n".join(f"- {k}: `{v}`" for k, v in content["settings"].items())
     metrics = origin.get("metrics")
-    measured = [f"- {k}: {_number(v)}" for k, v in metrics.items()] if metrics else []
+    measured = [f"- {k}: {_number(v, '.4g')}" for k, v in metrics.items()] if metrics else []
     notes = "\n".join(f"{line}\n" for line in (_missing(origin), caution(content)) if line)
     return f"""---
 tags:
@@ -77,7 +78,9 @@ def fact_of(origin: Mapping[str, Any], name: str) -> str:
     if not value:
         return UNKNOWN
     if name == "gains" and isinstance(value, dict):
-        points = ", ".join(f"{_gain(gain)} over {control}" for control, gain in value.items())
+        points = ", ".join(
+            f"{_number(gain, '+.1f')} over {control}" for control, gain in value.items()
+        )
         of_what = origin.get("measured_on") or f"on what: {UNKNOWN}"
         return f"{points}, percentage points ({of_what})"
     if isinstance(value, list | tuple):
@@ -102,29 +105,15 @@ def _missing(origin: Mapping[str, Any]) -> str:
     )
 
 
-def _gain(value: Any) -> str:
-    return f"{value:+.1f}" if isinstance(value, int | float) else str(value)
-
-
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+def _number(value: Any, form: str) -> str:
+    return format(value, form) if isinstance(value, int | float) else str(value)
 
 
 def caution(card: Mapping[str, Any]) -> str:
-    """Warn of a teacher that depends on the student's state and was learned along one run.
+    """A warning of a teacher that depends on the student's state and was learned along one run.
 
     At the end of a run such a teacher gives low weights to examples that the student has not
-    learned; for a new student these are all examples.
-
-    Args:
-        card: The commentary's card, as ``read_card`` returns it.
-
-    Returns:
-        The warning, or an empty string.
+    learned; for a new student these are all examples. Empty for other teachers.
     """
     learnt_on = card.get("learnt_on")
     runs = learnt_on.get("runs") if isinstance(learnt_on, dict) else None

@@ -14,6 +14,7 @@ from tutelage.teachers import (
     AttentionMask,
     AuxiliaryTargets,
     Blending,
+    CombinedTeacher,
     Curriculum,
     DynamicLoss,
     InternalState,
@@ -27,13 +28,12 @@ from tutelage.teachers import (
     MetaSoftLabelCorrector,
     Mixup,
     OutOfFoldTargets,
-    Permuted,
+    PermutationControl,
     RandomBlending,
     RandomMask,
     SelfPaced,
     Shuffled,
     SupportWeights,
-    Together,
 )
 
 Settings = Mapping[str, Any]
@@ -106,7 +106,7 @@ def _percentile(teacher: MentorNetPD | MentorNetDD) -> Settings:
     return {"percentile": average.percentile, "decay": average.decay}
 
 
-def as_weighs(teacher: Together) -> bool:
+def as_weighs(teacher: CombinedTeacher) -> bool:
     """Whether two teachers together have the depth of the one that weighs."""
     return teacher.attached == weights_attached(teacher.weighs)
 
@@ -217,9 +217,9 @@ KINDS: dict[str, Kind] = {
         read=lambda teacher: {"space": teacher.space_name},
     ),
     "KeepOrDrop": Kind(KeepOrDrop, {"keeps": dict}),
-    "Permuted": Kind(Permuted, {"learned": dict}),
+    "Permuted": Kind(PermutationControl, {"learned": dict}),
     "Together": Kind(
-        Together,
+        CombinedTeacher,
         {"prepares": dict, "weighs": dict, "attached": bool | None},
         read=lambda teacher: {"attached": None if as_weighs(teacher) else teacher.attached},
         default={"attached": None},

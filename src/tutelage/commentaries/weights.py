@@ -22,7 +22,9 @@ def packed_weights(teacher: nn.Module) -> bytes:
     """
     state = teacher.state_dict()
     tied = _tied(state)
-    kept = {k: _contiguous_copy(v) for k, v in state.items() if k not in tied}
+    # safetensors refuses parts of one storage, even where they do not overlap
+    kept = {k: v.detach().cpu() for k, v in state.items() if k not in tied}
+    kept = {k: v.clone(memory_format=torch.contiguous_format) for k, v in kept.items()}
     return save(kept, {TIED: json.dumps(tied)} if tied else None)
 
 
@@ -60,11 +62,6 @@ def load_tied(teacher: nn.Module, tensors: dict[str, Tensor]) -> None:
         state[name] = made.setdefault(id(tensor), nn.Parameter(tensor, requires_grad=False))
     teacher.load_state_dict(state, assign=True)
     teacher.requires_grad_()
-
-
-def _contiguous_copy(tensor: Tensor) -> Tensor:
-    # safetensors refuses parts of one storage, even where they do not overlap
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
 def _tied(state: dict[str, Tensor]) -> dict[str, str]:

@@ -8,7 +8,12 @@ caller that train students; they use no teacher, data set or training loop. Star
 """
 
 from tutelage.crossfit.folds import stratified_folds
-from tutelage.crossfit.label_errors import LabelErrors, label_errors, with_totals, wrong_between
+from tutelage.crossfit.label_errors import (
+    LabelErrors,
+    error_count_interval,
+    label_errors,
+    match_error_counts,
+)
 from tutelage.crossfit.out_of_fold import Fit, out_of_fold
 from tutelage.crossfit.posterior import (
     label_issues,
@@ -34,14 +39,16 @@ __all__ = [
     "LabelErrors",
     "StagePredictions",
     "cross_fit",
+    "error_count_interval",
     "estimate_transitions",
     "label_errors",
     "label_issues",
     "label_posterior",
+    "match_error_counts",
     "out_of_fold",
     "refined_transitions",
     "sharpened",
     "stratified_folds",
-    "with_totals",
-    "wrong_between",
 ]
+
+with_totals, wrong_between = match_error_counts, error_count_interval  # former names

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from tutelage.errors import UsageError
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.validation.shapes import described, require_tensors
 
 ROUNDING = 1e-2
@@ -19,7 +19,7 @@ def require_probabilities(name: str, rows: Tensor) -> None:
             f"{name} are {described(rows)}; allowed: floating-point numbers of shape [N, C], a "
             "row for each example and a column for each class."
         )
-    off = (wide(rows).sum(1) - 1).abs()
+    off = (upcast(rows).sum(1) - 1).abs()
     wrong = ~((rows >= 0).all(1) & (off <= ROUNDING))  # not finite: both are false
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0, 0])

@@ -110,7 +110,7 @@ def label_errors(
     )
 
 
-def with_totals(errors: LabelErrors, like: LabelErrors) -> LabelErrors:
+def match_error_counts(errors: LabelErrors, like: LabelErrors) -> LabelErrors:
     """Estimates shifted in log odds, so that each draw has as many wrong labels as in another.
 
     Distilled students rank labels best, but given labels have affected their targets, so that
@@ -143,7 +143,7 @@ def with_totals(errors: LabelErrors, like: LabelErrors) -> LabelErrors:
     return errors._replace(probabilities=draws.mean(0), draws=draws)
 
 
-def wrong_between(
+def error_count_interval(
     errors: LabelErrors, rows: Bool[Tensor, "N"] | None = None, *, level: float = 0.9
 ) -> tuple[int, int]:
     """An interval of the number of wrong labels among some.
@@ -242,12 +242,12 @@ def _fit(seen: _Seen, generator: torch.Generator) -> _Fitted:
         q = _calibrated(fitted, seen.log_p).exp()
         against = 1 - float(q.gather(1, seen.given[:, None]).mean())
         if not sweep:
-            fitted = fitted._replace(transitions=_even(against / 2, classes))
+            fitted = fitted._replace(transitions=_symmetric_noise(against / 2, classes))
         for _ in range(MAXIMISATIONS):
             counts = _by_given(_posterior(q, fitted.transitions, seen.given), seen.given)
             rate = 1 - float(counts.trace() / counts.sum())
             rate += doubt * max(0.0, against - rate)
-            counts = counts + share * len(rows) / classes * _even(rate, classes)
+            counts = counts + share * len(rows) / classes * _symmetric_noise(rate, classes)
             fitted = fitted._replace(transitions=counts / counts.sum(1, keepdim=True))
         soft = _posterior(q, fitted.transitions, seen.given) * min(weight, count) / len(rows)
         fitted = _recalibrated(fitted, seen, -(1 - uniform).log(), soft)
@@ -259,7 +259,7 @@ def _log_uniform(ends: tuple[float, float], generator: torch.Generator) -> float
     return ends[0] * (ends[1] / ends[0]) ** place
 
 
-def _even(rate: float, classes: int) -> Tensor:
+def _symmetric_noise(rate: float, classes: int) -> Tensor:
     # transitions under which all wrong labels are alike
     eye = torch.eye(classes, dtype=torch.float64)
     return (1 - rate) * eye + rate / max(1, classes - 1) * (1 - eye)

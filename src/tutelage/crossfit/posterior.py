@@ -6,7 +6,7 @@ from torch import Tensor
 
 from tutelage.crossfit.checks import require_labels, require_probabilities
 from tutelage.errors import UsageError
-from tutelage.precision import wide
+from tutelage.precision import upcast
 
 
 def sharpened(probabilities: Tensor, power: float = 2.0) -> Float[Tensor, "N C"]:
@@ -28,7 +28,7 @@ def sharpened(probabilities: Tensor, power: float = 2.0) -> Float[Tensor, "N C"]
     require_probabilities("probabilities", probabilities)
     if not 0 < power < float("inf"):
         raise UsageError(f"power is {power:g}; allowed: above 0, finite.")
-    p = wide(probabilities)
+    p = upcast(probabilities)
     raised = (p / p.amax(1, keepdim=True)) ** power  # the largest is 1: no sum underflows
     return raised / raised.sum(1, keepdim=True)
 
@@ -62,7 +62,7 @@ def label_posterior(
         )
     require_probabilities("transitions", transitions)
     labels = require_labels("given", given, rows, classes)
-    p = wide(probabilities)
+    p = upcast(probabilities)
     joint = p * transitions.to(p).T[labels]
     sums = joint.sum(1, keepdim=True)
     tiny = torch.finfo(p.dtype).tiny
@@ -109,7 +109,7 @@ def refined_transitions(
             f"steps is {steps} and prior_count {prior_count:g}; allowed: 0 and above, both."
         )
     start = label_posterior(probabilities, transitions, given)  # refuses what does not fit
-    rough, q = transitions.to(start), wide(probabilities)
+    rough, q = transitions.to(start), upcast(probabilities)
     refined = _joint(q, rough, given, prior_count)
     for _ in range(steps):
         q = label_posterior(probabilities, refined, given)
@@ -148,7 +148,7 @@ def label_issues(probabilities: Tensor, given: Tensor) -> Bool[Tensor, "N"]:
     require_probabilities("probabilities", probabilities)
     rows, classes = probabilities.shape
     labels = require_labels("given", given, rows, classes)
-    p = wide(probabilities)
+    p = upcast(probabilities)
     own = p.gather(1, labels[:, None]).squeeze(1)
     counts = torch.bincount(labels, minlength=classes)
     thresholds = p.new_zeros(classes).index_add(0, labels, own) / counts  # no label: NaN

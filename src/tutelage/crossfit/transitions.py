@@ -9,7 +9,7 @@ from torch import Tensor
 from tutelage.crossfit.checks import require_labels, require_probabilities
 from tutelage.errors import UsageError
 from tutelage.losses.objectives import cross_entropy
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.validation.shapes import described, is_none_of
 
 FLOOR = 1e-8
@@ -67,7 +67,7 @@ def estimate_transitions(
         raise UsageError(f"prior_count is {prior_count:g}; allowed: 0 and above, finite.")
     if not 0 <= shrinkage <= 1:
         raise UsageError(f"shrinkage is {shrinkage:g}; allowed: 0..1.")
-    p = wide(probabilities)
+    p = upcast(probabilities)
     sums = p.new_zeros(classes, classes).index_add(0, labels, p)
     if given_counts is not None:
         sums = sums + _counts(given_counts, classes).to(p)
@@ -157,7 +157,7 @@ class ForwardCorrected:
             )
         known = is_none_of(targets, self.ignored)
         labels = targets.long().where(known, 0)
-        log_p = wide(logits).log_softmax(1)
+        log_p = upcast(logits).log_softmax(1)
         transitions = self.transitions.to(labels.device)
         by_label = transitions.index_select(1, labels).T  # logarithms of these alone
         by_label = by_label.to(log_p).clamp(min=FLOOR).log()
@@ -202,9 +202,12 @@ def conditioned(transitions: Float[Tensor, "C C"]) -> Float[Tensor, "C C"]:
     Where their least singular value is near 0, some classes get nearly the same labels, and
     the corrected loss hardly distinguishes these classes.
     """
-    identity = torch.eye(len(transitions)).to(transitions)
+    t = transitions.detach().cpu().double()
+    identity, gram, both = torch.eye(len(t), dtype=t.dtype), t.T @ t, t + t.T
     for share in torch.linspace(0, 1, 101).tolist():
-        found = (1 - share) * transitions + share * identity
-        if float(torch.linalg.svdvals(found).min()) >= LEAST_SINGULAR:
-            return found
-    return identity
+        # all singular values are larger if and only if M^T M - least^2 is positive definite
+        kept, own = 1 - share, share**2 - LEAST_SINGULAR**2
+        excess = kept**2 * gram + kept * share * both + own * identity
+        if not torch.linalg.cholesky_ex(excess).info:
+            return kept * transitions + share * identity.to(transitions)
+    return identity.to(transitions)

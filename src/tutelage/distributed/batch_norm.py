@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tutelage.distributed.groups import Processes
-from tutelage.precision import wide
+from tutelage.precision import upcast
 
 _ALONE = F.batch_norm
 
@@ -78,7 +78,7 @@ def batch_norm(
     """
     if not training:
         return _ALONE(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    x, channels = wide(input), input.shape[1]
+    x, channels = upcast(input), input.shape[1]
     others, shape = [d for d in range(x.ndim) if d != 1], [1, -1] + [1] * (x.ndim - 2)
     values = x.numel() // channels
     own = x.sum(others) / max(values, 1)

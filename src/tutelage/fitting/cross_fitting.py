@@ -138,10 +138,8 @@ class CrossFitting:
 
     def _made(self, fit: Callable[[FoldTraining], FoldPredictions]) -> CrossFittedLabels:
         assert self.parts.checked_labels is not None
-        given, checked = (
-            _labels_of(self.parts.train, self.workers),
-            self.parts.checked_labels.long(),
-        )
+        given = _labels_of(self.parts.train, self.workers)
+        checked = self.parts.checked_labels.long()
         seed = mixed_seed(_FOLD, self.settings.seed)
         folds = stratified_folds(given, self.settings.folds, seed=seed)
         found = all_stages(fit, given, folds, checked)

@@ -280,10 +280,8 @@ def _tutor(
     if isinstance(teacher, str):
         with seeded(settings.seed):
             teacher = MarginLoss(student, parts.classes, level="centred")
-    count, more = (
-        len(parts.train),
-        0 if parts.checked_examples is None else len(parts.checked_examples),
-    )
+    count = len(parts.train)
+    more = 0 if parts.checked_examples is None else len(parts.checked_examples)
     if teacher is None:
         teacher = Plain() if weights is None else _given_weights(weights, count, more)
     teacher.to(parts.device)

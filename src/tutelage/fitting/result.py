@@ -111,21 +111,14 @@ class FitResult:
 def still_falling(
     losses: Sequence[float], full: int, held_out: Sequence[float] | None = None
 ) -> str:
-    """Say that the loss was still falling when the learning rate was first lowered.
+    """A clause that the loss was still falling when the learning rate was lowered, or nothing.
 
     Later the loss hardly falls, however short training was. It was falling where the last fifth
     of these epochs, one at least, made a tenth or more of what they all lowered the loss by,
     and the loss ends at a tenth of the first epoch's or above. Where losses of held-out
     examples are known, the same holds for them: else the student memorises labels. A single
-    epoch shows nothing.
-
-    Args:
-        losses: The mean training loss of each epoch, in nats.
-        full: The number of epochs with the whole learning rate; fewer than two count as two.
-        held_out: The mean loss of held-out examples after each epoch.
-
-    Returns:
-        A clause, or an empty string.
+    epoch shows nothing. Losses are means over each epoch in nats; ``full`` epochs have the
+    whole learning rate, fewer than two count as two.
     """
     at_full = losses[: max(2, full)]
     last = max(1, int(LAST * len(at_full)))

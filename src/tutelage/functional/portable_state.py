@@ -99,11 +99,8 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
     kept, own = state["param_groups"], optimizer.param_groups
     if len(kept) == len(own):  # else torch says what is wrong
         kept = [
-            {k: v for k, v in {**new, **_names(old)}.items() if k != "param_names" or k in old}
+            {k: v for k, v in new.items() if k != "param_names"}
+            | {k: v for k, v in old.items() if k == "param_names"}
             for new, old in zip(kept, own, strict=True)
         ]
     optimizer.load_state_dict({**state, "param_groups": kept})
-
-
-def _names(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in group.items() if k == "param_names"}

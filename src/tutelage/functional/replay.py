@@ -45,13 +45,13 @@ def replay(
     args: tuple[object, ...],
     kwargs: Mapping[str, object] | None = None,
     *,
-    within: Context = twice_differentiable,
+    context: Context = twice_differentiable,
     tie_weights: bool = True,
 ) -> Any:
     """``torch.func.functional_call`` whose recomputations see what its forward pass saw."""
     note_replay(module)
-    now, given = Replay(module, own, within, tie_weights), dict(kwargs or {})
-    with within(module), checkpoints_of(now):
+    now, given = Replay(module, own, context, tie_weights), dict(kwargs or {})
+    with context(module), checkpoints_of(now):
         if tie_weights:
             outputs = call_on(module, own, args, given)
         else:
@@ -80,7 +80,7 @@ class Replay:
 
     module: nn.Module
     own: dict[str, Any]
-    within: Context
+    context: Context
     tie_weights: bool
     open: int = 0
     """checkpoints that are being run"""
@@ -109,10 +109,15 @@ class Replay:
 
         def run(*args: object, **kwargs: object) -> Any:
             own = {**self.own, **cloned(buffers)}
-            inner = Replay(self.module, own, self.within, self.tie_weights, open=1)
+            inner = Replay(self.module, own, self.context, self.tie_weights, open=1)
             named = {f"module.{name}": x for name, x in own.items()}
             part, ties = CheckpointedPart(self.module, function), self.tie_weights
-            with _ONE_AT_A_TIME, recomputing(), self.within(self.module), checkpoints_of(inner):
+            with (
+                _ONE_AT_A_TIME,
+                recomputing(),
+                self.context(self.module),
+                checkpoints_of(inner),
+            ):
                 if ties:
                     return call_on(part, named, args, kwargs)
                 return functional_call(part, named, args, kwargs, tie_weights=False)

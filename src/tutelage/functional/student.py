@@ -13,9 +13,9 @@ from tutelage.functional.derivatives import require_second_derivatives
 from tutelage.functional.differentiable import original, overwritten
 from tutelage.functional.optim import dense, settings_of, slots_of
 from tutelage.functional.replay import replay
-from tutelage.functional.taps import tapped
+from tutelage.functional.submodule_outputs import record_outputs
 from tutelage.functional.trees import cloned, detached
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Params, StudentState
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -125,9 +125,9 @@ def in_full_precision(state: StudentState) -> StudentState:
     Hypergradients over many steps add up small numbers, which half precision loses.
     """
     slots = {
-        slot: {k: wide(x) for k, x in known.items()} for slot, known in state.slots.items()
+        slot: {k: upcast(x) for k, x in known.items()} for slot, known in state.slots.items()
     }
-    return StudentState({k: wide(p) for k, p in state.params.items()}, state.buffers, slots)
+    return StudentState({k: upcast(p) for k, p in state.params.items()}, state.buffers, slots)
 
 
 def evaluate(
@@ -141,9 +141,9 @@ def evaluate(
     for name in overwritten(module):
         own[name] = own.get(name, module.get_parameter(name)).clone()
     if next(module.parameters()).dtype in _HALF and (full := _full(module, params)):
-        own = full | {k: wide(b) if b.is_floating_point() else b for k, b in own.items()}
-        inputs = wide(inputs) if inputs.is_floating_point() else inputs
-    with tapped(module, taps) as features:
+        own = full | {k: upcast(b) if b.is_floating_point() else b for k, b in own.items()}
+        inputs = upcast(inputs) if inputs.is_floating_point() else inputs
+    with record_outputs(module, taps) as features:
         outputs = replay(module, own, (inputs,))
     return outputs, features, {name: own[name].to(b.dtype) for name, b in buffers.items()}
 
@@ -152,4 +152,4 @@ def _full(module: nn.Module, params: Params) -> Params:
     # all parameters in float32, where one of those given is in more than the module's own
     own = dict(module.named_parameters())
     same = all(p.dtype == own[name].dtype for name, p in params.items())
-    return {} if same else {name: wide(p) for name, p in own.items()}
+    return {} if same else {name: upcast(p) for name, p in own.items()}

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tutelage.functional.derivatives import second_derivatives
 from tutelage.functional.recomputation import no_other_recomputation
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Batch, Observation, Params, PreparedBatch
 
 AnyRecord = TypeVar("AnyRecord", bound=Batch | PreparedBatch | Observation)
@@ -36,16 +36,20 @@ def reached_grad(
     return {k: g for k, g in zip(params, grads, strict=True) if g is not None}
 
 
-def grads_of_both(scalar: Tensor, theta: Params, phi: Params) -> tuple[Params, Params]:
+def grads_of_both(
+    scalar: Tensor, student_params: Params, teacher_params: Params
+) -> tuple[Params, Params]:
     """Gradients in two sets of parameters, whose names may coincide."""
-    named = {f"teacher/{k}": p for k, p in phi.items()}
-    grads = named_grad(scalar, named | theta)
-    return {k: grads[k] for k in theta}, {k: grads[f"teacher/{k}"] for k in phi}
+    named = {f"teacher/{k}": p for k, p in teacher_params.items()}
+    grads = named_grad(scalar, named | student_params)
+    return {k: grads[k] for k in student_params}, {
+        k: grads[f"teacher/{k}"] for k in teacher_params
+    }
 
 
 def inner(a: Params, b: Params) -> Tensor:
     """Inner product over the names that ``a`` holds, summed in float32 or better."""
-    return torch.stack([(wide(a[k]) * wide(b[k])).sum() for k in a]).sum()
+    return torch.stack([(upcast(a[k]) * upcast(b[k])).sum() for k in a]).sum()
 
 
 def dtypes_in(record: Batch | PreparedBatch | Observation) -> set[torch.dtype]:

@@ -13,7 +13,7 @@ from tutelage.losses.objectives import (
     squared_error,
 )
 from tutelage.losses.reduction import counted_mean, counts_of
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Batch
 from tutelage.validation.shapes import class_targets
 
@@ -88,7 +88,7 @@ class TrainerLoss:
             return binary_cross_entropy(logits, targets)
         if not targets.is_floating_point():
             targets = targets.reshape(-1)  # as a column, too
-        logits = wide(logits)
+        logits = upcast(logits)
         return nn.functional.cross_entropy(
             logits,
             class_targets(logits, targets, "TrainerLoss"),
@@ -128,7 +128,7 @@ def find_trainer_loss(
     others = replace(guess, shifts=False), shifted, replace(shifted, counts_first=True)
     for loss in (guess, *others):
         mean = counted_mean(
-            wide(losses_of(loss, logits, batch)), counts_of(loss, batch.targets), lambda x: x
+            upcast(losses_of(loss, logits, batch)), counts_of(loss, batch.targets), lambda x: x
         )
         if loss is guess:
             found = float(mean)

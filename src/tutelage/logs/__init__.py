@@ -1,6 +1,6 @@
 """Logging of a tutor's steps to TensorBoard, MLflow, Weights & Biases or ``logging``."""
 
-from tutelage.logs.places import Log, MLflow, TensorBoard, to_logger, to_wandb
+from tutelage.logs.loggers import Log, MLflow, TensorBoard, to_logger, to_wandb
 from tutelage.logs.reporter import Reporter, weight_numbers
 
 __all__ = [

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.logs.places import Log
+from tutelage.logs.loggers import Log
 from tutelage.training.forward import StepResult
 from tutelage.training.tutor import Tutor
 

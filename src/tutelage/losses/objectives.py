@@ -18,7 +18,7 @@ from tutelage.losses.reduction import Normalise as Normalise
 from tutelage.losses.reduction import counts_of
 from tutelage.losses.reduction import nonzero as nonzero
 from tutelage.losses.reduction import weighted_loss as weighted_loss
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Batch, Outputs, PreparedBatch
 from tutelage.validation.shapes import (
     class_targets,
@@ -46,7 +46,7 @@ def cross_entropy(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tensor
     Returns:
         One loss per example.
     """
-    logits = wide(logits)
+    logits = upcast(logits)
     targets = class_targets(logits, targets, "cross_entropy")
     return F.cross_entropy(logits, targets, reduction="none", ignore_index=_NO_LABEL)
 
@@ -65,7 +65,7 @@ def expected_error(logits: Float[Tensor, "B C"], targets: Tensor) -> Float[Tenso
     Source: Wu et al. 2018, Learning to Teach with Dynamic Loss Functions; an option of Fan et
     al. 2021, Learning to Reweight with Deep Interactions, section 3.
     """
-    p = wide(logits).softmax(1)
+    p = upcast(logits).softmax(1)
     targets = class_targets(p, targets, "expected_error")
     if targets.ndim == 2:
         return 1 - (p * targets).sum(1)
@@ -90,7 +90,7 @@ def squared_error(outputs: Tensor, targets: Float[Tensor, "B *n"]) -> Float[Tens
             f"squared_error takes as many numbers as it is to predict; the outputs are "
             f"{described(outputs)}, the targets are {described(targets)}."
         )
-    off = wide(outputs).reshape(targets.shape) - targets
+    off = upcast(outputs).reshape(targets.shape) - targets
     return off.square().reshape(len(targets), -1).mean(1)
 
 
@@ -112,7 +112,7 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Float[Tensor, "B"]:
             f"binary_cross_entropy takes a target for each log-odds; the logits are "
             f"{described(logits)}, the targets {described(targets)}."
         )
-    logits = wide(logits)
+    logits = upcast(logits)
     found = F.binary_cross_entropy_with_logits(
         logits, targets.to(logits.dtype), reduction="none"
     )
@@ -146,7 +146,7 @@ class TokenCrossEntropy:
                 "give logits [B, T, V] for tokens [B, T]."
             )
         found = F.cross_entropy(
-            wide(logits).transpose(1, 2),
+            upcast(logits).transpose(1, 2),
             targets.long(),
             ignore_index=self.ignored,
             reduction="none",

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.validation.ranges import not_negative
 
 
@@ -64,7 +64,7 @@ class GeneralisedCrossEntropy:
 
 def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
     # [B, 1] of the label; [B, C] where labels are soft
-    log_p = wide(logits).log_softmax(1)
+    log_p = upcast(logits).log_softmax(1)
     return log_p if targets.ndim == 2 else log_p.gather(1, targets.unsqueeze(1))
 
 

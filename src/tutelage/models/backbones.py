@@ -22,7 +22,7 @@ LEAST, NATIVE, STEP = 96, 224, 32
 to it, and those between brought to a multiple of ``STEP``"""
 
 
-class Sides(NamedTuple):
+class ImageSizes(NamedTuple):
     """Which sizes of images a network takes."""
 
     least: int = LEAST
@@ -47,11 +47,11 @@ class Backbone(NamedTuple):
     and deviation leave them"""
     std: tuple[float, ...] | None = IMAGENET_STD
     """their deviation, in 0..1"""
-    sides: Sides | None = Sides()
+    sides: ImageSizes | None = ImageSizes()
     """None where images stay at their own size"""
 
 
-class Prepared(nn.Module):
+class PretrainedTransform(nn.Module):
     """Brings images to the channels, statistics and size of pretrained weights.
 
     Args:
@@ -72,14 +72,7 @@ class Prepared(nn.Module):
         self.side = None if backbone.sides is None else backbone.sides.of(size)
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K S S"]:
-        """Prepare images.
-
-        Args:
-            images: Normalised, grey or coloured.
-
-        Returns:
-            Images as the network was trained on.
-        """
+        """Normalised images, grey or coloured, as the network was trained on."""
         ready = images * self.get_buffer("scale") + self.get_buffer("shift")
         if self.side is None or ready.shape[2:] == (self.side, self.side):
             return ready
@@ -88,32 +81,21 @@ class Prepared(nn.Module):
 
 
 class Pretrained(nn.Module):
-    """A student: a backbone and a new linear layer.
-
-    Args:
-        backbone: The network without its last layer.
-        classes: Columns of the output.
-        mean: [C] that was taken off the images' channels, in 0..1.
-        std: [C] by which they were divided, in 0..1.
-        size: Their longer side, in pixels.
-    """
+    """A student: a backbone behind its ``PretrainedTransform``, and a new linear layer."""
 
     def __init__(
         self, backbone: Backbone, classes: int, mean: Tensor, std: Tensor, size: int
     ) -> None:
         super().__init__()
-        self.inputs = prepared(backbone, mean, std, size)
+        self.inputs = nn.Identity()
+        if backbone.mean is not None:
+            self.inputs = PretrainedTransform(mean, std, backbone, size)
         self.backbone = backbone.network
         self.fc = nn.Linear(backbone.width, classes)
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """The logits."""
         return self.fc(self.backbone(self.inputs(images)))
-
-
-def prepared(backbone: Backbone, mean: Tensor, std: Tensor, size: int) -> nn.Module:
-    """What images pass before a backbone; nothing where it expects nothing of them."""
-    return nn.Identity() if backbone.mean is None else Prepared(mean, std, backbone, size)
 
 
 def headless(network: nn.Module, name: str) -> tuple[nn.Module, int, str]:

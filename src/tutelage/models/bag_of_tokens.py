@@ -16,7 +16,7 @@ GAIN = 5**0.5
 as for images, has the effect of the 0.5 that suits this model"""
 
 
-class Mean(nn.Module):
+class MeanPooling(nn.Module):
     """The mean over unmasked tokens."""
 
     def forward(
@@ -29,16 +29,7 @@ class Mean(nn.Module):
 
 
 class BagOfTokens(nn.Module):
-    """A linear classifier of the mean embedding, independent of token order.
-
-    Args:
-        words: Tokens there are.
-        classes: Columns of the output.
-        width: Of an embedding.
-
-    Raises:
-        UsageError: If a size is below 1.
-    """
+    """A linear classifier of the mean embedding, independent of token order."""
 
     def __init__(self, words: int, classes: int, *, width: int = 64) -> None:
         super().__init__()
@@ -47,7 +38,7 @@ class BagOfTokens(nn.Module):
                 raise UsageError(f"{name} is {size}; allowed: 1 and above.")
         self.embedding = nn.Embedding(words, width)
         nn.init.normal_(self.embedding.weight, std=SPREAD / GAIN)
-        self.mean = Mean()
+        self.mean = MeanPooling()
         self.head = nn.Linear(width, classes)
         with torch.no_grad():
             for part in self.head.parameters():

@@ -9,14 +9,7 @@ import torch
 from torch import nn
 
 from tutelage.errors import MissingExtraError, UsageError
-from tutelage.models.cifar_resnet import (
-    resnet8,
-    resnet20,
-    resnet32,
-    resnet44,
-    resnet56,
-    resnet110,
-)
+from tutelage.models.cifar_resnet import CifarResNet
 from tutelage.models.four_block_cnn import FourBlockCNN
 from tutelage.models.resnet_cifar_stem import resnet18_cifar, resnet34_cifar
 from tutelage.models.torchvision_models import torchvision_model, torchvision_names
@@ -37,18 +30,12 @@ class Images(NamedTuple):
 STUDENTS: dict[str, Callable[[Images], nn.Module]] = {
     "cnn": lambda images: TwoBlockCNN(images.channels, images.classes, images.size),
     "cnn4": lambda images: FourBlockCNN(images.channels, images.classes, images.size),
-    "resnet8": lambda images: resnet8(classes=images.classes, channels=images.channels),
-    "resnet20": lambda images: resnet20(classes=images.classes, channels=images.channels),
-    "resnet32": lambda images: resnet32(classes=images.classes, channels=images.channels),
-    "resnet44": lambda images: resnet44(classes=images.classes, channels=images.channels),
-    "resnet56": lambda images: resnet56(classes=images.classes, channels=images.channels),
-    "resnet110": lambda images: resnet110(classes=images.classes, channels=images.channels),
-    "resnet18-cifar": lambda images: resnet18_cifar(
-        classes=images.classes, channels=images.channels
-    ),
-    "resnet34-cifar": lambda images: resnet34_cifar(
-        classes=images.classes, channels=images.channels
-    ),
+    **{
+        f"resnet{depth}": lambda images, depth=depth: CifarResNet(depth, *images[:2])
+        for depth in (8, 20, 32, 44, 56, 110)
+    },
+    "resnet18-cifar": lambda images: resnet18_cifar(*images[:2]),
+    "resnet34-cifar": lambda images: resnet34_cifar(*images[:2]),
 }
 """The students by name; besides these, ``wrn-D-K`` and torchvision's names build one too."""
 

@@ -3,6 +3,9 @@
 Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, section 4.2.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -29,6 +32,18 @@ class _Block(nn.Module):
         return F.relu(self.bn2(self.conv2(x)) + shortcut)
 
 
+def stage(
+    block: Callable[[int, int, int], nn.Module],
+    count: int,
+    inward: int,
+    outward: int,
+    stride: int,
+) -> nn.Sequential:
+    """A stage of blocks, the first of which changes channels and size."""
+    rest = [block(outward, outward, 1) for _ in range(count - 1)]
+    return nn.Sequential(block(inward, outward, stride), *rest)
+
+
 class CifarResNet(nn.Module):
     """A 3x3 stem, three stages of n = (depth - 2) / 6 blocks, global average pool, linear.
 
@@ -51,9 +66,9 @@ class CifarResNet(nn.Module):
         count = (depth - 2) // 6
         self.conv = nn.Conv2d(channels, width, 3, padding=1, bias=False)
         self.bn = nn.BatchNorm2d(width)
-        self.stage1 = _stage(count, width, width, 1)
-        self.stage2 = _stage(count, width, 2 * width, 2)
-        self.stage3 = _stage(count, 2 * width, 4 * width, 2)
+        self.stage1 = stage(_Block, count, width, width, 1)
+        self.stage2 = stage(_Block, count, width, 2 * width, 2)
+        self.stage3 = stage(_Block, count, 2 * width, 4 * width, 2)
         self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.fc = nn.Linear(4 * width, classes)
         for module in self.modules():
@@ -67,90 +82,15 @@ class CifarResNet(nn.Module):
         return self.fc(self.pool(self.stage3(self.stage2(self.stage1(x)))))
 
 
-def _stage(count: int, inward: int, outward: int, stride: int) -> nn.Sequential:
-    rest = [_Block(outward, outward, 1) for _ in range(count - 1)]
-    return nn.Sequential(_Block(inward, outward, stride), *rest)
-
-
-def resnet8(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 8 layers: 0.08M parameters at 10 classes.
-
-    Args:
-        classes: Columns of the output.
-        channels: Channels of an input image.
-        width: Channels of the first stage.
-
-    Returns:
-        The network, freshly initialised.
-    """
-    return CifarResNet(8, classes, channels, width)
-
-
-def resnet20(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 20 layers: 0.27M parameters at 10 classes.
-
-    Args:
-        classes: Columns of the output.
-        channels: Channels of an input image.
-        width: Channels of the first stage.
-
-    Returns:
-        The network, freshly initialised.
-    """
-    return CifarResNet(20, classes, channels, width)
-
-
-def resnet32(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 32 layers: 0.46M parameters at 10 classes.
-
-    Args:
-        classes: Columns of the output.
-        channels: Channels of an input image.
-        width: Channels of the first stage.
-
-    Returns:
-        The network, freshly initialised.
-    """
-    return CifarResNet(32, classes, channels, width)
-
-
-def resnet44(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 44 layers: 0.66M parameters at 10 classes.
-
-    Args:
-        classes: Columns of the output.
-        channels: Channels of an input image.
-        width: Channels of the first stage.
-
-    Returns:
-        The network, freshly initialised.
-    """
-    return CifarResNet(44, classes, channels, width)
-
-
-def resnet56(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 56 layers: 0.85M parameters at 10 classes.
-
-    Args:
-        classes: Columns of the output.
-        channels: Channels of an input image.
-        width: Channels of the first stage.
-
-    Returns:
-        The network, freshly initialised.
-    """
-    return CifarResNet(56, classes, channels, width)
-
-
-def resnet110(*, classes: int, channels: int = 3, width: int = 16) -> CifarResNet:
-    """The CIFAR ResNet of 110 layers: 1.7M parameters at 10 classes.
-
-    Args:
-        classes: Columns of the output.
-        channels: Channels of an input image.
-        width: Channels of the first stage.
-
-    Returns:
-        The network, freshly initialised.
-    """
-    return CifarResNet(110, classes, channels, width)
+resnet8 = partial(CifarResNet, 8)
+"""The CIFAR ResNet of 8 layers: 0.08M parameters at 10 classes."""
+resnet20 = partial(CifarResNet, 20)
+"""The CIFAR ResNet of 20 layers: 0.27M parameters at 10 classes."""
+resnet32 = partial(CifarResNet, 32)
+"""The CIFAR ResNet of 32 layers: 0.46M parameters at 10 classes."""
+resnet44 = partial(CifarResNet, 44)
+"""The CIFAR ResNet of 44 layers: 0.66M parameters at 10 classes."""
+resnet56 = partial(CifarResNet, 56)
+"""The CIFAR ResNet of 56 layers: 0.85M parameters at 10 classes."""
+resnet110 = partial(CifarResNet, 110)
+"""The CIFAR ResNet of 110 layers: 1.7M parameters at 10 classes."""

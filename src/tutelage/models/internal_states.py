@@ -8,7 +8,7 @@ from torch import nn
 
 from tutelage.errors import UsageError, nearest
 from tutelage.functional.module_state import modes_kept
-from tutelage.functional.taps import find_tap, tapped
+from tutelage.functional.submodule_outputs import find_submodule, record_outputs
 from tutelage.models.catalogue import default_tap
 
 STAGES = {"I1": "stage3", "I2": "stage2", "I3": "stage1"}
@@ -55,10 +55,10 @@ def internal_state(student: nn.Module, which: str, image: Sequence[int]) -> Tap:
 @torch.no_grad()
 def measured_width(student: nn.Module, tap: str, image: Sequence[int]) -> int:
     """The output width of a module, measured on one black image."""
-    find_tap(student, tap)
+    find_submodule(student, tap)
     first = next(student.parameters())
     with modes_kept(student):
         student.eval()
-        with tapped(student, (tap,)) as features:
+        with record_outputs(student, (tap,)) as features:
             student(torch.zeros(1, *image, device=first.device, dtype=first.dtype))
     return features[tap].flatten(1).shape[1]

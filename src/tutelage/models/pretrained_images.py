@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from tutelage.errors import MissingExtraError, UsageError, in_one_line
-from tutelage.models.backbones import Backbone, Sides, headless, load_weights, read_state
+from tutelage.models.backbones import Backbone, ImageSizes, headless, load_weights, read_state
 from tutelage.models.text_classifier import quietly
 from tutelage.models.torchvision_models import torchvision_model
 
@@ -44,7 +44,7 @@ def of_torchvision(name: str, file: Path | None) -> Backbone:
     fixed = getattr(made, "image_size", None)
     network, width, last = headless(made, name)
     _load(network, last, file, name)
-    sides = Sides(fixed, fixed, fixed) if isinstance(fixed, int) else Sides()
+    sides = ImageSizes(fixed, fixed, fixed) if isinstance(fixed, int) else ImageSizes()
     return Backbone(network, width, name, sides=sides)
 
 
@@ -76,7 +76,11 @@ def of_timm(name: str, file: Path | None) -> Backbone:
     if channels != 3:
         raise UsageError(f"timm's {name} takes images of {channels} channels; give another.")
     fixed = known.get("fixed_input_size", False)
-    sides = Sides(side, side, side) if fixed else Sides(min(side, Sides().least), side)
+    sides = (
+        ImageSizes(side, side, side)
+        if fixed
+        else ImageSizes(min(side, ImageSizes().least), side)
+    )
     return Backbone(network, width, name, tuple(known["mean"]), tuple(known["std"]), sides)
 
 
@@ -106,7 +110,7 @@ def of_folder(folder: Path) -> Backbone:
             "save_pretrained wrote for an image model."
         )
     side = getattr(model.config, "image_size", None)
-    sides = Sides(side, side, side) if isinstance(side, int) else Sides()
+    sides = ImageSizes(side, side, side) if isinstance(side, int) else ImageSizes()
     mean, std = (tuple(config.get(f"image_{what}", HALF)) for what in ("mean", "std"))
     return Backbone(_Logits(model.float()), width, str(folder), mean, std, sides)
 

@@ -4,9 +4,13 @@ Source: He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, ta
 the stem of the widespread CIFAR implementation by Kuang Liu (pytorch-cifar).
 """
 
+from functools import partial
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from tutelage.models.cifar_resnet import stage
 
 
 class _Block(nn.Module):
@@ -48,10 +52,10 @@ class CifarStemResNet(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
         self.bn = nn.BatchNorm2d(64)
-        self.stage1 = _stage(blocks[0], 64, 64, 1)
-        self.stage2 = _stage(blocks[1], 64, 128, 2)
-        self.stage3 = _stage(blocks[2], 128, 256, 2)
-        self.stage4 = _stage(blocks[3], 256, 512, 2)
+        self.stage1 = stage(_Block, blocks[0], 64, 64, 1)
+        self.stage2 = stage(_Block, blocks[1], 64, 128, 2)
+        self.stage3 = stage(_Block, blocks[2], 128, 256, 2)
+        self.stage4 = stage(_Block, blocks[3], 256, 512, 2)
         self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.fc = nn.Linear(512, classes)
 
@@ -62,32 +66,7 @@ class CifarStemResNet(nn.Module):
         return self.fc(self.pool(x))
 
 
-def _stage(count: int, inward: int, outward: int, stride: int) -> nn.Sequential:
-    rest = [_Block(outward, outward, 1) for _ in range(count - 1)]
-    return nn.Sequential(_Block(inward, outward, stride), *rest)
-
-
-def resnet18_cifar(*, classes: int, channels: int = 3) -> CifarStemResNet:
-    """The ResNet-18 for small images: 11.17M parameters at 10 classes.
-
-    Args:
-        classes: Columns of the output.
-        channels: Channels of an input image.
-
-    Returns:
-        The network, freshly initialised.
-    """
-    return CifarStemResNet((2, 2, 2, 2), classes, channels)
-
-
-def resnet34_cifar(*, classes: int, channels: int = 3) -> CifarStemResNet:
-    """The ResNet-34 for small images: 21.28M parameters at 10 classes.
-
-    Args:
-        classes: Columns of the output.
-        channels: Channels of an input image.
-
-    Returns:
-        The network, freshly initialised.
-    """
-    return CifarStemResNet((3, 4, 6, 3), classes, channels)
+resnet18_cifar = partial(CifarStemResNet, (2, 2, 2, 2))
+"""The ResNet-18 for small images: 11.17M parameters at 10 classes."""
+resnet34_cifar = partial(CifarStemResNet, (3, 4, 6, 3))
+"""The ResNet-34 for small images: 21.28M parameters at 10 classes."""

@@ -73,10 +73,8 @@ def sentence_vectors(folder: Path) -> SentenceVectors:
     try:
         with quietly():
             model: Any = AutoModel.from_pretrained(str(folder), local_files_only=True)
-        config, modules = (
-            _json(folder / "1_Pooling" / "config.json"),
-            _json(folder / "modules.json"),
-        )
+        config = _json(folder / "1_Pooling" / "config.json")
+        modules = _json(folder / "modules.json")
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise UsageError(f"{folder} holds no text encoder: {in_one_line(error)}") from error
     if getattr(model.config, "is_encoder_decoder", False):

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
+from tutelage.models.cifar_resnet import stage
 
 
 class _Block(nn.Module):
@@ -53,9 +54,9 @@ class WideResNet(nn.Module):
             raise UsageError(f"a wide ResNet got widen {widen}; take 1 or more")
         count = (depth - 4) // 6
         self.conv = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
-        self.stage1 = _stage(count, 16, 16 * widen, 1)
-        self.stage2 = _stage(count, 16 * widen, 32 * widen, 2)
-        self.stage3 = _stage(count, 32 * widen, 64 * widen, 2)
+        self.stage1 = stage(_Block, count, 16, 16 * widen, 1)
+        self.stage2 = stage(_Block, count, 16 * widen, 32 * widen, 2)
+        self.stage3 = stage(_Block, count, 32 * widen, 64 * widen, 2)
         self.bn = nn.BatchNorm2d(64 * widen)
         self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.fc = nn.Linear(64 * widen, classes)
@@ -68,11 +69,6 @@ class WideResNet(nn.Module):
         """The logits."""
         x = self.stage3(self.stage2(self.stage1(self.conv(images))))
         return self.fc(self.pool(F.relu(self.bn(x))))
-
-
-def _stage(count: int, inward: int, outward: int, stride: int) -> nn.Sequential:
-    rest = [_Block(outward, outward, 1) for _ in range(count - 1)]
-    return nn.Sequential(_Block(inward, outward, stride), *rest)
 
 
 def wrn(depth: int, widen: int, *, classes: int, channels: int = 3) -> WideResNet:

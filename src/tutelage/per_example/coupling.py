@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tutelage.functional.module_state import on_state, state_of
 from tutelage.per_example.row_arithmetic import tensors_in
 from tutelage.per_example.units import scales_by_frequency, uses_batch_statistics
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Params
 
 FIRST = 4
@@ -97,7 +97,7 @@ class RowCheck:
     def note(self, output: tuple[int, int], dim: int, delta: Tensor) -> None:
         """Record one number for each row of a gradient."""
         assert self.found is not None
-        by_row = wide(delta.detach().movedim(dim, 0).reshape(self.rows, -1))
+        by_row = upcast(delta.detach().movedim(dim, 0).reshape(self.rows, -1))
         steps = torch.arange(1, by_row.shape[1] + 1, dtype=by_row.dtype, device=by_row.device)
         numbers = by_row * torch.cos(steps)
         # the tolerance is that of the gradient's own type
@@ -205,7 +205,7 @@ def gradients_of(
 
 def rows_of(gradient: Tensor) -> tuple[Tensor, Tensor]:
     """A gradient flattened by row, and its rounding bound."""
-    numbers = wide(gradient.reshape(len(gradient), -1))
+    numbers = upcast(gradient.reshape(len(gradient), -1))
     bound = numbers.abs().sum(1, keepdim=True) * TOLERANCE.get(gradient.dtype, ROUNDED)
     return numbers, bound
 

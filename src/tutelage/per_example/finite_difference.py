@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tutelage.functional.trees import inner, plus
 from tutelage.per_example.forward import Losses
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Params
 from tutelage.validation.shapes import require_tensors
 
@@ -72,8 +72,8 @@ def full_precision(params: Params, direction: Params) -> tuple[Params, Params]:
 
     In half precision parameters that are so near are equal.
     """
-    return {k: wide(params[k].detach()) for k in direction}, {
-        k: wide(g) for k, g in direction.items()
+    return {k: upcast(params[k].detach()) for k in direction}, {
+        k: upcast(g) for k, g in direction.items()
     }
 
 

@@ -28,14 +28,7 @@ BATCH_FIRST = (
 
 
 class RecordingHooks:
-    """Records the calls of a student's modules.
-
-    Args:
-        recording: Where to.
-        store: How to keep tensors; None: as they are.
-        places: Where the rows of the modules' outputs are, as far as is known.
-        check: Whether rows depend on one another.
-    """
+    """Records the calls of a student's modules; ``store`` says how tensors are kept."""
 
     def __init__(
         self, recording: Recording, store: torch.dtype | None, places: Places, check: RowCheck

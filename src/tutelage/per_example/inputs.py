@@ -43,10 +43,8 @@ class ModuleInputs:
 
 def capture_inputs(args: tuple[object, ...], kwargs: dict[str, object]) -> ModuleInputs:
     """Detach the arguments of a call, without copying."""
-    kept_args, kept_kwargs = (
-        map_tensors(args, Tensor.detach),
-        map_tensors(kwargs, Tensor.detach),
-    )
+    kept_args = map_tensors(args, Tensor.detach)
+    kept_kwargs = map_tensors(kwargs, Tensor.detach)
     assert isinstance(kept_args, tuple)
     assert isinstance(kept_kwargs, dict)
     tensors = all_tensors((kept_args, kept_kwargs))

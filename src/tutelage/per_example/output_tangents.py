@@ -14,7 +14,7 @@ from tutelage.per_example.forward import as_constants, load_forward_mode
 from tutelage.per_example.inputs import ModuleInputs
 from tutelage.per_example.row_arithmetic import gradient_dot, tensors_in
 from tutelage.per_example.units import scales_by_frequency
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Params
 
 
@@ -77,7 +77,7 @@ def set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
 
 def moved_linearly(module: nn.Module, inputs: ModuleInputs, local: Params) -> Tensor:
     """A linear layer's output derivative: the layer evaluated at the direction."""
-    local = {k: wide(v) for k, v in local.items()}
+    local = {k: upcast(v) for k, v in local.items()}
     with torch.no_grad():
         if isinstance(module, nn.Embedding):
             return embedding_rows(module, inputs.args[0], local["weight"])

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tutelage.precision import wide
+from tutelage.precision import upcast
 
 
 def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
@@ -21,15 +21,15 @@ def sum_over(values: Tensor, dims: Sequence[int]) -> Tensor:
 def row_dots(kept: Tensor, fresh: Tensor, row_dim: int) -> Tensor:
     """Inner product of each row, in float32 or better."""
     others = [d for d in range(kept.ndim) if d != row_dim % kept.ndim]
-    return sum_over(wide(fresh).mul_(kept), others)
+    return sum_over(upcast(fresh).mul_(kept), others)
 
 
 def gradient_dot(gradient: Tensor, direction: Tensor) -> Tensor:
     """Inner product of a dense or sparse gradient with a dense tensor."""
     if gradient.is_sparse:
         found = direction[tuple(gradient._indices())]
-        return (wide(gradient._values()) * wide(found)).sum()
-    return (wide(gradient) * wide(direction)).sum()
+        return (upcast(gradient._values()) * upcast(found)).sum()
+    return (upcast(gradient) * upcast(direction)).sum()
 
 
 def tensors_in(value: object) -> list[Tensor]:

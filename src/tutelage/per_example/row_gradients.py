@@ -3,12 +3,11 @@
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from tutelage.per_example.inputs import ModuleInputs
 from tutelage.per_example.row_arithmetic import sum_over
 from tutelage.per_example.units import CHANNEL_NORMS, TRAILING_NORMS, Unit
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Params
 
 CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -52,7 +51,7 @@ def row_gradients(
     saved: tuple[Tensor, Tensor] | None,
 ) -> Params:
     """Per-example gradients of a layer's parameters."""
-    module, delta = unit.module, wide(delta)
+    module, delta = unit.module, upcast(delta)
     norm = isinstance(module, CHANNEL_NORMS + TRAILING_NORMS)
     dims = own_dims(module, delta.ndim) if norm else {unit_dim(module, delta)}
     found: Params = {}
@@ -143,13 +142,9 @@ def statistics(module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     assert isinstance(module, CHANNEL_NORMS)
     assert not isinstance(module, nn.GroupNorm)
     mean, variance = module.running_mean, module.running_var
-    if normalises_by_input(module) or mean is None or variance is None:
+    by_input = module.training or not module.track_running_stats
+    if by_input or mean is None or variance is None:
         first = 0 if isinstance(module, _BatchNorm) else 1
         over = [d for d in range(x.ndim) if d != 1 and d >= first]
         variance, mean = torch.var_mean(x, over, correction=0)
     return mean, torch.rsqrt(variance + module.eps)
-
-
-def normalises_by_input(module: _BatchNorm | _InstanceNorm) -> bool:
-    """Whether a normalisation uses its input's statistics."""
-    return module.training or not module.track_running_stats

@@ -141,11 +141,6 @@ def names_within(student: nn.Module, layers: Collection[str]) -> set[str]:
     return {names[p] for layer in layers for p in student.get_submodule(layer).parameters()}
 
 
-def direct_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """A module's parameters without its children's."""
-    return list(module.parameters(recurse=False))
-
-
 def without_padding(student: nn.Module, direction: Params) -> Params:
     """A direction with zeros in padding rows of embeddings, which get no gradient."""
     names: dict[Tensor, str] = {p: name for name, p in student.named_parameters()}
@@ -154,7 +149,9 @@ def without_padding(student: nn.Module, direction: Params) -> Params:
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             name = names[module.weight]
             uses = sum(
-                module.weight is p for m in student.modules() for p in direct_parameters(m)
+                module.weight is p
+                for m in student.modules()
+                for p in m.parameters(recurse=False)
             )
             if name in found and uses == 1:
                 found[name] = found[name].clone()

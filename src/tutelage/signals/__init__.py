@@ -7,15 +7,15 @@ from tutelage.signals.replayed import Replayed
 from tutelage.signals.reversible import Reversible
 from tutelage.signals.rewards import GradientAlignment, NextStepLoss
 from tutelage.signals.score import Score
-from tutelage.signals.signal import FromStart, OneStep, Signal, WholeRun
+from tutelage.signals.signal import InitialGradientSignal, OneStep, Signal, TrajectorySignal
 from tutelage.signals.solvers import ConjugateGradient, Neumann
 from tutelage.signals.unrolled import Unrolled
 
 __all__ = [
     "ConjugateGradient",
-    "FromStart",
     "GradientAlignment",
     "Implicit",
+    "InitialGradientSignal",
     "Lookahead",
     "Neumann",
     "NextStepLoss",
@@ -24,7 +24,9 @@ __all__ = [
     "Reversible",
     "Score",
     "Signal",
+    "TrajectorySignal",
     "Unrolled",
-    "WholeRun",
     "products",
 ]
+
+FromStart, WholeRun = InitialGradientSignal, TrajectorySignal  # former names

@@ -24,14 +24,14 @@ class Adjoint(NamedTuple):
     """with respect to the teacher's parameters, over the steps gone through so far"""
 
     @classmethod
-    def at(cls, end: StudentState, direct: Params, phi: Params) -> "Adjoint":
+    def at(cls, end: StudentState, direct: Params, teacher_params: Params) -> "Adjoint":
         """The adjoint at the end of a run."""
         slots = {
             slot: {k: torch.zeros_like(x) for k, x in memory.items()}
             for slot, memory in end.slots.items()
             if slot != "step"
         }
-        return cls(direct, slots, phi)
+        return cls(direct, slots, teacher_params)
 
 
 class ReplayedStep(NamedTuple):
@@ -71,11 +71,17 @@ class ReplayedStep(NamedTuple):
 
 
 def replay_step(
-    problem: BilevelProblem, product: Product, state: StudentState, phi: Params, step: Step
+    problem: BilevelProblem,
+    product: Product,
+    state: StudentState,
+    teacher_params: Params,
+    step: Step,
 ) -> ReplayedStep:
     """Recompute a step and linearise it."""
     problem.student.require(require_steps_with_derivative)
-    return ReplayedStep(problem.rule, state, step, product.linearise(problem, state, phi, step))
+    return ReplayedStep(
+        problem.rule, state, step, product.linearise(problem, state, teacher_params, step)
+    )
 
 
 def _through_rule(

@@ -26,20 +26,20 @@ def gradient_alignments(
 
 def weighted_slopes(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     start: StudentState,
     step: Step,
     v: Params,
     prepared: PreparedBatch,
 ) -> tuple[Tensor, Tensor]:
     """Derivatives along v of the rows' losses and weights."""
-    phi = detached(phi)
+    teacher_params = detached(teacher_params)
 
     def values(params: Params) -> Tensor:
         moved = start._replace(params=start.params | params)
         observation, _ = problem.observe(moved, prepared, step)
-        losses = problem.row_losses(phi, prepared, observation, step.batch.seed)
-        weights = problem.weights(phi, prepared, observation, step.batch.seed)
+        losses = problem.row_losses(teacher_params, prepared, observation, step.batch.seed)
+        weights = problem.weights(teacher_params, prepared, observation, step.batch.seed)
         return torch.cat([losses, weights.reshape(losses.shape).to(losses.dtype)])
 
     losses, weights = forward_dots(values, start.params, v).chunk(2)
@@ -47,10 +47,10 @@ def weighted_slopes(
 
 
 def observe_step(
-    problem: BilevelProblem, phi: Params, start: StudentState, step: Step
+    problem: BilevelProblem, teacher_params: Params, start: StudentState, step: Step
 ) -> StepObservation:
     """Recompute the observation of a step from the state before it."""
     with torch.no_grad():
-        prepared = problem.prepare(detached(phi), step.batch)
+        prepared = problem.prepare(detached(teacher_params), step.batch)
         observation, _ = problem.observe(start, prepared, step)
     return StepObservation(prepared, detach(observation), None)

@@ -34,7 +34,7 @@ _KNOWN: WeakKeyDictionary[nn.Module, WeakKeyDictionary[nn.Module, Known]] = Weak
 
 def facts_of(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     state: StudentState,
     step: Step,
     held_out: Batch,
@@ -55,10 +55,16 @@ def facts_of(
     if several and implements(teacher, "weigh") and not weights_attached(teacher):
         facts["weights_fixed"] = 1.0
     problem = replace(problem, processes=ALONE)  # whether others check, too, is not known
-    losses: list[Loss] = [lambda now, phi, _, held: problem.held_out_loss(now, phi, held)]
+    losses: list[Loss] = [
+        lambda now, teacher_params, _, held: problem.held_out_loss(now, teacher_params, held)
+    ]
     if several or (product is not None and product.by_differences):
-        losses.append(lambda now, phi, step, _: _training_loss(problem, phi, now, step))
-    call = state, phi, step, held_out
+        losses.append(
+            lambda now, teacher_params, step, _: _training_loss(
+                problem, teacher_params, now, step
+            )
+        )
+    call = state, teacher_params, step, held_out
     with batch_norm_over(ALONE):
         if any(_detaches(problem, loss, *call, bool(n)) for n, loss in enumerate(losses)):
             facts["detached"] = 1.0
@@ -69,7 +75,7 @@ def _detaches(
     problem: BilevelProblem,
     loss: Loss,
     state: StudentState,
-    phi: Params,
+    teacher_params: Params,
     step: Step,
     held_out: Batch,
     training: bool,
@@ -86,13 +92,13 @@ def _detaches(
     found = False
     with suppress(*FAILURES):
         state = StudentState(_double(state.params), _double(state.buffers), {})
-        phi, own, held = (
-            _double(phi),
-            _double_batch(step.batch),
-            _double_batch(_first(held_out)),
-        )
+        teacher_params = _double(teacher_params)
+        own = _double_batch(step.batch)
+        held = _double_batch(_first(held_out))
         step, theta = step._replace(batch=own), {k: state.params[k] for k in step.settings}
-        found = detaches(lambda now: loss(now, phi, step, held), state, leaves(theta))
+        found = detaches(
+            lambda now: loss(now, teacher_params, step, held), state, leaves(theta)
+        )
     known[:] = [entry for entry in known if entry[0]() is not None]
     known.append((_reference(objective), training, found))
     return found
@@ -157,12 +163,12 @@ def detaches(
 
 
 def _training_loss(
-    problem: BilevelProblem, phi: Params, state: StudentState, step: Step
+    problem: BilevelProblem, teacher_params: Params, state: StudentState, step: Step
 ) -> Tensor:
     # weights that are taken as given are 1
     if weights_attached(problem.teacher):
-        return problem.training_loss(state, phi, step)[0]
-    prepared = problem.prepare(phi, step.batch)
+        return problem.training_loss(state, teacher_params, step)[0]
+    prepared = problem.prepare(teacher_params, step.batch)
     observation = problem.observe(state, prepared, step)[0]
-    losses = problem.row_losses(phi, prepared, observation, step.batch.seed)
+    losses = problem.row_losses(teacher_params, prepared, observation, step.batch.seed)
     return problem.reduce(losses, torch.ones_like(losses), prepared)

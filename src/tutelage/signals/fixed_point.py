@@ -74,10 +74,7 @@ def shrink(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
 
 def grow(x: Tensor, buffer: Tensor, mu: Fraction) -> tuple[Tensor, Tensor]:
     """The inverse of ``shrink``."""
-    n, d = mu.numerator, mu.denominator
-    x, kept = divided(x, n)
-    buffer, lost = divided(buffer * n + kept, d)
-    return x * d + lost, buffer
+    return shrink(x, buffer, 1 / mu)
 
 
 def divided(x: Tensor, by: int) -> tuple[Tensor, Tensor]:

@@ -35,20 +35,22 @@ class Implicit(Signal):
         """None: the start is not needed."""
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         step = window.steps[-1]
         decay, sign = stationary_terms(step)
-        loss, gradient, direct = problem.held_out_gradients(window.end, phi, held_out)
-        linearised = self.product.linearise(problem, window.end, phi, step)
+        loss, gradient, direct = problem.held_out_gradients(
+            window.end, teacher_params, held_out
+        )
+        linearised = self.product.linearise(problem, window.end, teacher_params, step)
 
         def matvec(u: Params) -> Params:
             image = linearised.hessian(u)
             return {k: sign * image[k] + decay[k] * u[k] for k in u}
 
         solved = self.solve(matvec, {k: gradient[k] for k in decay})
-        facts = facts_of(problem, phi, window.end, step, held_out, several=True)
+        facts = facts_of(problem, teacher_params, window.end, step, held_out, several=True)
         return Estimate(plus(direct, linearised.mixed(solved), -sign), loss, facts)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.functional.taps import last_linear
+from tutelage.functional.submodule_outputs import last_linear
 from tutelage.functional.trees import leaves, plus
 from tutelage.per_example.units import names_within, shares_statistics
 from tutelage.signals.facts import facts_of
@@ -118,7 +118,7 @@ class Lookahead(OneStep):
         return isinstance(self.product, DotProducts) and only
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient."""
         start, step = window.start, window.steps[-1]
@@ -129,7 +129,7 @@ class Lookahead(OneStep):
         if (layer := self.recorded_layer(problem)) is not None:
             names = _moved_of(problem, step, layer)
         evaluation = window.held_out_loss or problem.held_out_gradients(
-            end, phi, held_out, names
+            end, teacher_params, held_out, names
         )
         back = virtual_step_adjoint if virtual else update_adjoint
         adjoint = gradient_of_updated(problem, evaluation, step.moving(names))
@@ -138,11 +138,17 @@ class Lookahead(OneStep):
         else:  # the norm is that of all gradients
             others = step.settings.keys() - set(names)
             adjoint |= {k: torch.zeros_like(start.params[k]) for k in others}
-        v = {k: g for k, g in back(problem, window, phi, adjoint).items() if k in names}
-        mixed = self.product.mixed_of_step(problem, start, phi, step, v, window.observed)
-        total = {k: torch.zeros_like(p) for k, p in phi.items()} | evaluation.teacher
+        v = {
+            k: g
+            for k, g in back(problem, window, teacher_params, adjoint).items()
+            if k in names
+        }
+        mixed = self.product.mixed_of_step(
+            problem, start, teacher_params, step, v, window.observed
+        )
+        total = {k: torch.zeros_like(p) for k, p in teacher_params.items()} | evaluation.teacher
         facts = facts_of(
-            problem, phi, start, step, held_out, several=False, product=self.product
+            problem, teacher_params, start, step, held_out, several=False, product=self.product
         )
         return Estimate(plus(total, mixed), evaluation.loss, facts)
 
@@ -185,7 +191,7 @@ def _rate(settings: Mapping[str, float | bool]) -> float:
 
 
 def update_adjoint(
-    problem: BilevelProblem, window: Window, phi: Params, adjoint: Params
+    problem: BilevelProblem, window: Window, teacher_params: Params, adjoint: Params
 ) -> Params:
     """The adjoint of the step's gradient, by differentiating the update rule."""
     start, step = window.start, window.steps[-1]
@@ -198,7 +204,7 @@ def update_adjoint(
             k: recorded.gradient[k] for k in step.settings
         })
     else:  # nothing recorded, or some parameters were frozen since
-        grads, _ = problem.gradient(start, phi, step)
+        grads, _ = problem.gradient(start, teacher_params, step)
     grads = leaves(grads)
     after = problem.rule.update(start, grads, step.settings).params
     outputs = [after[k] for k in grads]

@@ -13,7 +13,7 @@ from tutelage.functional.replay_context import replay_context
 from tutelage.functional.trees import named_grad, plus
 from tutelage.losses.reduction import counts_of, nonzero
 from tutelage.losses.targets import apply_to_labelled_examples
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.signals.dots import observe_step
 from tutelage.signals.signal import EvaluateOn
 from tutelage.teacher import acts_at_test, implements
@@ -38,18 +38,24 @@ TINY = 1e-8
 
 
 def evaluated_step(
-    problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+    problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
 ) -> tuple[Step, HeldOutLoss, StepObservation]:
     """The window's step, the held-out loss after it, and its observation."""
     assert window.start is not None
     step = window.steps[-1]
-    evaluation = window.held_out_loss or problem.held_out_gradients(window.end, phi, held_out)
-    return (step, evaluation, window.observed or observe_step(problem, phi, window.start, step))
+    evaluation = window.held_out_loss or problem.held_out_gradients(
+        window.end, teacher_params, held_out
+    )
+    return (
+        step,
+        evaluation,
+        window.observed or observe_step(problem, teacher_params, window.start, step),
+    )
 
 
 def policy_gradient(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     step: Step,
     observed: StepObservation,
     reward: Tensor,
@@ -59,7 +65,7 @@ def policy_gradient(
 
     Source: Williams 1992; Müller et al. 2021, equation 3, whose factor theorem 1 has.
     """
-    chosen = wide(log_prob(problem, phi, step, observed.observation, prepared))
+    chosen = upcast(log_prob(problem, teacher_params, step, observed.observation, prepared))
     if chosen.shape != reward.shape:  # which might broadcast
         raise ValueError(
             f"{type(problem.teacher).__name__} gives a log_prob of shape {list(chosen.shape)}; "
@@ -68,24 +74,24 @@ def policy_gradient(
     counted = counted_actions(problem, observed.prepared, len(chosen))
     reward = reward.to(chosen.dtype).where(counted, 0)
     number = nonzero(problem.processes.all_reduce(counted.sum().to(chosen.dtype)))
-    return named_grad(-(reward * chosen).sum() / number, phi)
+    return named_grad(-(reward * chosen).sum() / number, teacher_params)
 
 
 def log_prob(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     step: Step,
     observation: Observation,
     prepared: PreparedBatch | None = None,
 ) -> Tensor:
     """The log-probability [B] of what the teacher sampled at a step, in both hooks."""
-    prepared = problem.prepare(phi, step.batch) if prepared is None else prepared
+    prepared = problem.prepare(teacher_params, step.batch) if prepared is None else prepared
     in_prepare = prepared.log_prob  # an example's action counts there without a label, too
     if in_prepare is not None and not implements(problem.teacher, "log_prob"):
         return in_prepare
     counts = counts_of(problem.objective, prepared.targets)
     with replay_context(prepared, problem.local_seed(step.batch.seed + 2)):
-        hook = partial(call_log_prob, problem.teacher, phi)
+        hook = partial(call_log_prob, problem.teacher, teacher_params)
         without = prepared._replace(log_prob=None)
         in_weights = apply_to_labelled_examples(hook, without, observation, counts)
     return in_weights if in_prepare is None else in_prepare + in_weights
@@ -119,7 +125,7 @@ def normalised(
     """Rewards less their mean, divided by their standard deviation."""
     if how == "none":
         return rewards
-    rewards = wide(rewards)
+    rewards = upcast(rewards)
     counted = torch.ones_like(rewards, dtype=torch.bool) if counted is None else counted
     rows, summed = total(torch.stack([counted.sum().to(rewards.dtype), rewards.sum()]))
     centred = (rewards - summed / nonzero(rows)).where(counted, 0)
@@ -137,11 +143,15 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Tensor) -> Params:
     return total
 
 
-def with_entropy(problem: BilevelProblem, phi: Params, grad: Params, weight: float) -> Params:
+def with_entropy(
+    problem: BilevelProblem, teacher_params: Params, grad: Params, weight: float
+) -> Params:
     """Add the gradient of minus the entropy of what is sampled."""
     if not weight:
         return grad
-    return plus(grad, named_grad(entropy(problem.teacher, phi), phi), -weight)
+    return plus(
+        grad, named_grad(entropy(problem.teacher, teacher_params), teacher_params), -weight
+    )
 
 
 def require_options(evaluate_on: str, normalise: str, entropy: float) -> None:

@@ -33,7 +33,7 @@ class FirstStep(NamedTuple):
 
     problem: BilevelProblem
     product: Product
-    phi: Params
+    teacher_params: Params
     start: StudentState
     step: Step
     held_out: Batch | None
@@ -47,7 +47,7 @@ class FirstStep(NamedTuple):
             replayed.backward(adjoint)
         with LiveBytes() as judging:
             self._judge(end)
-        adjoint_bytes = state + sum(p.nbytes for p in self.phi.values())
+        adjoint_bytes = state + sum(p.nbytes for p in self.teacher_params.values())
         rest = max(adjoint_bytes + going_back.peak, judging.peak)
         return ReplayBytes(state, graph, state + rest)  # the end of the run is kept, too
 
@@ -61,7 +61,7 @@ class FirstStep(NamedTuple):
             replayed.after()
             replayed.backward(adjoint)
 
-        plain = _seconds(lambda: self.problem.step(self.start, self.phi, self.step))
+        plain = _seconds(lambda: self.problem.step(self.start, self.teacher_params, self.step))
         once = _seconds(lambda: self._replayed().after())
         back = max(0.0, _seconds(both) - once)
         judged = _seconds(lambda: self._judge(end))
@@ -70,15 +70,17 @@ class FirstStep(NamedTuple):
         return (taken * once + gone_back * back + 2 * judged) / plain
 
     def _replayed(self) -> ReplayedStep:
-        return replay_step(self.problem, self.product, self.start, self.phi, self.step)
+        return replay_step(
+            self.problem, self.product, self.start, self.teacher_params, self.step
+        )
 
     def _judge(self, end: StudentState) -> None:
         if self.held_out is not None:
-            self.problem.held_out_gradients(end, self.phi, self.held_out)
+            self.problem.held_out_gradients(end, self.teacher_params, self.held_out)
 
     def _adjoint(self, end: StudentState) -> Adjoint:
         ones = {k: torch.ones_like(p) for k, p in end.params.items()}
-        zeros = {k: torch.zeros_like(p) for k, p in self.phi.items()}
+        zeros = {k: torch.zeros_like(p) for k, p in self.teacher_params.items()}
         return Adjoint.at(end, ones, zeros)
 
     def _with_sizes(self) -> tuple[ReplayedStep, StudentState, int, int]:
@@ -86,7 +88,9 @@ class FirstStep(NamedTuple):
         # state that it starts from
         own = [self.start.params, self.start.buffers, *self.start.slots.values()]
         shared = {_storage(x)[0] for named in own for x in named.values()}
-        shared |= {_storage(x)[0] for x in (*self.phi.values(), self.step.batch.inputs)}
+        shared |= {
+            _storage(x)[0] for x in (*self.teacher_params.values(), self.step.batch.inputs)
+        }
         saved: dict[int, int] = {}
 
         def keep(tensor: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterable
 from functools import cache
 from math import ceil, sqrt
 from typing import NamedTuple
@@ -54,7 +53,7 @@ def plan_within(budget: int, steps: int, memory: ReplayBytes) -> ReplayPlan:
     """
     plans = []
     for width in _widths(steps):
-        for arity in _arities(ceil(steps / width)):
+        for arity in range(2, max(2, ceil(steps / width)) + 1):
             plan = _plan(steps, arity, width)
             kept = plan.states * memory.state + plan.width * memory.graph
             plans.append(plan._replace(kept_bytes=kept, peak_bytes=kept + memory.rest))
@@ -79,10 +78,6 @@ def _widths(steps: int) -> list[int]:
     while found[-1] < steps:
         found.append(min(steps, max(found[-1] + 1, int(found[-1] * 1.06))))
     return found
-
-
-def _arities(segments: int) -> Iterable[int]:
-    return range(2, segments + 1) if segments > 1 else (2,)
 
 
 def _plan(steps: int, arity: int, width: int) -> ReplayPlan:

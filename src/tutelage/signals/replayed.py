@@ -75,32 +75,34 @@ class Replayed(Signal):
     def estimate_run(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Run the steps and estimate the hypergradient of the final student."""
-        evaluation, end = self.start_gradient(problem, phi, start, steps, held_out)
+        evaluation, end = self.start_gradient(problem, teacher_params, start, steps, held_out)
         several, product = len(steps) > 1, self.product
         facts = facts_of(
-            problem, phi, start, steps[0], held_out, several=several, product=product
+            problem, teacher_params, start, steps[0], held_out, several=several, product=product
         )
         return Estimate(evaluation.teacher, evaluation.loss, facts), end
 
     def start_gradient(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the held-out loss in the initial parameters."""
-        plan = self._fitting(len(steps), self._first(problem, phi, start, steps, held_out))
-        replay = Replay(problem, self.product, phi, plan.arity, plan.width)
+        plan = self._fitting(
+            len(steps), self._first(problem, teacher_params, start, steps, held_out)
+        )
+        replay = Replay(problem, self.product, teacher_params, plan.arity, plan.width)
         end, replayed, segments = replay.run(start, steps)
-        loss, *direct = problem.held_out_gradients(end, phi, held_out)
+        loss, *direct = problem.held_out_gradients(end, teacher_params, held_out)
         adjoint = Adjoint.at(end, *direct)
         del direct
         reached = replayed[0].state.params
@@ -116,7 +118,7 @@ class Replayed(Signal):
     def plan(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch | None = None,
@@ -129,7 +131,7 @@ class Replayed(Signal):
 
         Args:
             problem: The student and its teacher.
-            phi: The teacher's parameters.
+            teacher_params: The teacher's parameters.
             start: The student before the steps.
             steps: The steps of the run.
             held_out: The held-out batch; None: memory and time are those without it.
@@ -137,7 +139,7 @@ class Replayed(Signal):
         Returns:
             The plan.
         """
-        first = self._first(problem, phi, start, steps, held_out)
+        first = self._first(problem, teacher_params, start, steps, held_out)
         plan = self._fitting(len(steps), first)
         if self.budget is None:
             return plan
@@ -146,12 +148,12 @@ class Replayed(Signal):
     def _first(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch | None,
     ) -> FirstStep:
-        return FirstStep(problem, self.product, phi, start, steps[0], held_out)
+        return FirstStep(problem, self.product, teacher_params, start, steps[0], held_out)
 
     def _fitting(self, steps: int, first: FirstStep) -> ReplayPlan:
         if self.budget is not None:
@@ -177,7 +179,7 @@ class Replay:
 
     problem: BilevelProblem
     product: Product
-    phi: Params
+    teacher_params: Params
     arity: int
     """states kept at every level of the tree"""
     width: int
@@ -207,7 +209,9 @@ class Replay:
     def _linearised(self, segment: Segment) -> tuple[StudentState, list[ReplayedStep]]:
         replayed, state = [], segment.start
         for step in segment.steps:
-            replayed.append(replay_step(self.problem, self.product, state, self.phi, step))
+            replayed.append(
+                replay_step(self.problem, self.product, state, self.teacher_params, step)
+            )
             state = replayed[-1].after()
         return state, replayed
 
@@ -226,7 +230,9 @@ class Replay:
         # round differently
         state = segment.start
         for step in segment.steps:
-            state = replay_step(self.problem, self.product, state, self.phi, step).after()
+            state = replay_step(
+                self.problem, self.product, state, self.teacher_params, step
+            ).after()
         return state
 
     def _backwards(self, segments: list[Segment]) -> Iterator[Segment]:

@@ -12,7 +12,7 @@ from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.optim import MomentumSGD, Settings, UpdateRule
 from tutelage.functional.student import StudentView
 from tutelage.functional.trees import is_finite, plus
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.signals.drift import WORST_DRIFT as WORST_DRIFT
 from tutelage.signals.drift import (
     UndoneVelocity,
@@ -86,7 +86,7 @@ class Reversible(Signal):
         return sample_of(student.state())
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient.
 
@@ -109,7 +109,7 @@ class Reversible(Signal):
             window.costly_checks or self.product.gives_gradient(problem)
         )
         estimate, undone = self._back(
-            *(problem, phi, window.end, window.steps, held_out, history, buffers),
+            *(problem, teacher_params, window.end, window.steps, held_out, history, buffers),
             checks_velocity=checks,
         )
         undone = undone._replace(start=start)
@@ -121,7 +121,7 @@ class Reversible(Signal):
     def estimate_run(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
@@ -132,46 +132,48 @@ class Reversible(Signal):
             require_little_drift(steps, start.params)
             end, taken = start, []
             for step in steps:
-                end, moved = problem.step_with_settings(end, phi, step)
+                end, moved = problem.step_with_settings(end, teacher_params, step)
                 taken.append(moved)
             history = FloatHistory(end.params, end.slots.get("momentum_buffer", {}))
             estimate, undone = self._back(
-                problem, phi, end, taken, held_out, history, start.buffers
+                problem, teacher_params, end, taken, held_out, history, start.buffers
             )
             undone = undone._replace(start=entries_of(start.params))
             return require_undone(estimate, undone, end), end
-        return self._exact(problem, phi, start, steps, held_out)
+        return self._exact(problem, teacher_params, start, steps, held_out)
 
     def _exact(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         velocity = start.slots.get("momentum_buffer", {})
         if not is_finite(start.params) or (velocity and not is_finite(velocity)):
-            return _without_estimate(problem, phi, start, steps, held_out)
+            return _without_estimate(problem, teacher_params, start, steps, held_out)
         history = ExactHistory.start(start.params, velocity)
         first = entries_of(history.params)
         end, taken = start, []
         for number, step in enumerate(steps):
             # the same gradient, bit for bit, that undoing the step will take
-            linearised = self.product.linearise(problem, end, phi, step)
+            linearised = self.product.linearise(problem, end, teacher_params, step)
             reached = {k: g for k, g in linearised.gradient.items() if k in step.settings}
             same = reached.keys() == step.settings.keys()
             settings = step.settings if same else {k: step.settings[k] for k in reached}
             taken.append(step._replace(settings=settings))
             if not history.step(taken[-1], reached):
                 before = end._replace(slots={"momentum_buffer": history.velocities})
-                return _without_estimate(problem, phi, before, steps[number:], held_out)
+                return _without_estimate(
+                    problem, teacher_params, before, steps[number:], held_out
+                )
             end = StudentState(history.params, linearised.buffers, {})
             del linearised, reached  # before the next one is made
         bits = history.bits(len(steps))
         slots = {"momentum_buffer": history.velocities}
         estimate, undone = self._back(
-            problem, phi, end, taken, held_out, history, start.buffers
+            problem, teacher_params, end, taken, held_out, history, start.buffers
         )
         require_same_start(undone, first)
         return estimate._replace(facts={**estimate.facts, "bits": bits}), end._replace(
@@ -181,7 +183,7 @@ class Reversible(Signal):
     def _back(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         end: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
@@ -190,12 +192,12 @@ class Reversible(Signal):
         *,
         checks_velocity: bool = False,
     ) -> tuple[Estimate, UndoneWindow]:
-        loss, d_theta, total = problem.held_out_gradients(end, phi, held_out)
+        loss, d_theta, total = problem.held_out_gradients(end, teacher_params, held_out)
         lengths, terms = [_length(d_theta)], [_length(total)]
         d_velocity = _through_params({}, d_theta, steps[-1])
         for step, earlier in zip(steps[:0:-1], steps[-2::-1], strict=True):
             state = end._replace(params=history.params_before(step))
-            linearised = self.product.linearise(problem, state, phi, step)
+            linearised = self.product.linearise(problem, state, teacher_params, step)
             mixed, hessian = linearised.mixed_and_hessian(_signed(d_velocity, step))
             require_reached(linearised.gradient, step)
             history.undo_velocity(step, linearised.gradient)
@@ -211,13 +213,13 @@ class Reversible(Signal):
         direction, gradient = _signed(d_velocity, steps[0]), None
         # in fixed point: forward mode takes 20 MiB to load, too much for one of many steps
         if self.exact or (checks_velocity and self.product.gives_gradient(problem)):
-            linearised = self.product.linearise(problem, state, phi, steps[0])
+            linearised = self.product.linearise(problem, state, teacher_params, steps[0])
             gradient, last = linearised.gradient, linearised.mixed(direction)
             del linearised
         else:
-            last = self.product.mixed(problem, state, phi, steps[0], direction)
+            last = self.product.mixed(problem, state, teacher_params, steps[0], direction)
             if checks_velocity:
-                gradient = problem.gradient(state, phi, steps[0])[0]
+                gradient = problem.gradient(state, teacher_params, steps[0])[0]
         velocity = None
         if gradient is not None and isinstance(history, FloatHistory):
             require_reached(gradient, steps[0])
@@ -230,29 +232,31 @@ class Reversible(Signal):
         )
         several, product = len(steps) > 1, self.product
         facts = facts_of(
-            problem, phi, state, steps[0], held_out, several=several, product=product
+            problem, teacher_params, state, steps[0], held_out, several=several, product=product
         )
         return Estimate(total, loss, facts), undone
 
 
 def _length(params: Params) -> Tensor:
-    norms = [torch.linalg.vector_norm(wide(p)) for p in params.values()]
+    norms = [torch.linalg.vector_norm(upcast(p)) for p in params.values()]
     return torch.linalg.vector_norm(torch.stack(norms))
 
 
 def _without_estimate(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     state: StudentState,
     steps: Sequence[Step],
     held_out: Batch,
 ) -> tuple[Estimate, StudentState]:
     # a run that does not stay finite: its end, and NaN, which a teacher step is skipped for
     for step in steps:
-        state = problem.step(state, phi, step)
+        state = problem.step(state, teacher_params, step)
     with torch.no_grad():
-        loss = problem.processes.all_reduce(problem.held_out_loss(state, phi, held_out))
-    nothing = {k: torch.full_like(p, torch.nan) for k, p in phi.items()}
+        loss = problem.processes.all_reduce(
+            problem.held_out_loss(state, teacher_params, held_out)
+        )
+    nothing = {k: torch.full_like(p, torch.nan) for k, p in teacher_params.items()}
     return Estimate(nothing, loss), state
 
 

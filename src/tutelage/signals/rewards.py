@@ -8,7 +8,7 @@ import torch
 from tutelage.bilevel import BilevelProblem
 from tutelage.functional.trees import plus
 from tutelage.losses.reduction import nonzero
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.signals.policy_gradients import (
     Normalise,
     evaluated_step,
@@ -81,35 +81,39 @@ class GradientAlignment(OneStep):
         return self.product.records(problem)
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient."""
-        sampled, evaluation = self.sampled_step(problem, phi, window, held_out)
-        reward, total = wide(sampled.rewards()), problem.processes.all_reduce
+        sampled, evaluation = self.sampled_step(problem, teacher_params, window, held_out)
+        reward, total = upcast(sampled.rewards()), problem.processes.all_reduce
         step, observed, counted = sampled.step, sampled.observed, sampled.counted
         weights = normalised(reward, self.normalise, total, counted)
-        found = policy_gradient(problem, phi, step, observed, weights, sampled.prepared)
+        found = policy_gradient(
+            problem, teacher_params, step, observed, weights, sampled.prepared
+        )
         rows, summed = total(torch.stack([counted.sum().to(reward), reward.sum()]))
         facts = {"reward": float(summed / nonzero(rows))}
         return Estimate(plus(found, sampled.derivative(), -1.0), evaluation.loss, facts)
 
     def sampled_step(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> tuple[SampledStep, HeldOutLoss]:
         """The sampled step, its ``rewards()`` not yet normalised, and the held-out loss."""
         require_rewarding(problem, self.evaluate_on)
-        step, evaluation, observed = evaluated_step(problem, phi, window, held_out)
+        step, evaluation, observed = evaluated_step(problem, teacher_params, window, held_out)
         gradient = gradient_of_updated(problem, evaluation, step)
         return SampledStep.at(
-            self.product, problem, phi, window, gradient, observed
+            self.product, problem, teacher_params, window, gradient, observed
         ), evaluation
 
     def combine(
-        self, problem: BilevelProblem, phi: Params, estimates: Sequence[Estimate]
+        self, problem: BilevelProblem, teacher_params: Params, estimates: Sequence[Estimate]
     ) -> Params:
         """The mean of the estimates, with the entropy's gradient."""
         equal = torch.ones(len(estimates))
-        return with_entropy(problem, phi, weighted_mean(estimates, equal), self.entropy)
+        return with_entropy(
+            problem, teacher_params, weighted_mean(estimates, equal), self.entropy
+        )
 
 
 @dataclass(frozen=True)
@@ -141,19 +145,21 @@ class NextStepLoss(OneStep):
         require_options(self.evaluate_on, self.normalise, self.entropy)
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the policy gradient for a reward of one."""
         require_rewarding(problem, self.evaluate_on)
-        step, evaluation, observed = evaluated_step(problem, phi, window, held_out)
+        step, evaluation, observed = evaluated_step(problem, teacher_params, window, held_out)
         one = torch.ones(len(step.batch.ids), device=evaluation.loss.device)
-        found = policy_gradient(problem, phi, step, observed, one)
+        found = policy_gradient(problem, teacher_params, step, observed, one)
         return Estimate(found, evaluation.loss, {"reward": -float(evaluation.loss)})
 
     def combine(
-        self, problem: BilevelProblem, phi: Params, estimates: Sequence[Estimate]
+        self, problem: BilevelProblem, teacher_params: Params, estimates: Sequence[Estimate]
     ) -> Params:
         """The estimates weighted by normalised rewards, with the entropy's gradient."""
         rewards = torch.tensor([e.facts["reward"] for e in estimates], dtype=torch.float64)
         weights = normalised(rewards, self.normalise)
-        return with_entropy(problem, phi, weighted_mean(estimates, weights), self.entropy)
+        return with_entropy(
+            problem, teacher_params, weighted_mean(estimates, weights), self.entropy
+        )

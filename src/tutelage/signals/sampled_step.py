@@ -12,7 +12,7 @@ from tutelage.errors import UsageError
 from tutelage.functional.trees import detached, named_grad
 from tutelage.losses.objectives import nonzero
 from tutelage.per_example.forward import load_forward_mode
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.signals.dots import weighted_slopes
 from tutelage.signals.policy_gradients import counted_actions, log_prob
 from tutelage.signals.products import DotProducts, DoubleBackward, only_weighs
@@ -34,7 +34,7 @@ class SampledStep:
 
     product: DotProducts
     problem: BilevelProblem
-    phi: Params
+    teacher_params: Params
     start: StudentState
     step: Step
     v: Params
@@ -52,7 +52,7 @@ class SampledStep:
         cls,
         product: DotProducts,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         window: Window,
         gradient: Params,
         observed: StepObservation,
@@ -60,24 +60,28 @@ class SampledStep:
         """A step as it was taken."""
         assert window.start is not None
         step = window.steps[-1]
-        prepared = problem.prepare(phi, step.batch)
-        weights = problem.weights(phi, prepared, observed.observation, step.batch.seed)
+        prepared = problem.prepare(teacher_params, step.batch)
+        observation = observed.observation
+        weights = problem.weights(teacher_params, prepared, observation, step.batch.seed)
         if prepared.log_prob is not None:
-            require_own_weights(problem, phi, prepared, observed.observation, step)
+            require_own_weights(problem, teacher_params, prepared, observation, step)
         counted = counted_actions(problem, prepared, len(step.batch.ids))
+        given = product, problem, teacher_params, window.start, step
         v = scaled_by_rates(gradient, step)
-        start = window.start
-        return cls(product, problem, phi, start, step, v, observed, prepared, weights, counted)
+        return cls(*given, v, observed, prepared, weights, counted)
 
     def rewards(self) -> Tensor:
         """Pseudo-values of the training loss's derivative along the direction."""
         weights = self.weights.detach()
         if not is_attached(self.problem.teacher):
             return self._pseudo_values(self.dots, weights)
-        phi, prepared, seed = detached(self.phi), self.observed.prepared, self.step.batch.seed
-        slopes = weighted_slopes(self.problem, phi, self.start, self.step, self.v, prepared)
+        teacher_params, prepared = detached(self.teacher_params), self.observed.prepared
+        slopes = weighted_slopes(
+            self.problem, teacher_params, self.start, self.step, self.v, prepared
+        )
         with torch.no_grad():
-            losses = self.problem.row_losses(phi, prepared, self.observed.observation, seed)
+            observation, seed = self.observed.observation, self.step.batch.seed
+            losses = self.problem.row_losses(teacher_params, prepared, observation, seed)
             weights = weights.reshape(losses.shape).to(losses.dtype)
         load_forward_mode()
         with torch.no_grad(), dual_level():
@@ -88,11 +92,13 @@ class SampledStep:
     def derivative(self) -> Params:
         """The teacher's gradient of the training loss's derivative along the direction."""
         if not only_weighs(self.problem, self.prepared):
-            return DoubleBackward().mixed(self.problem, self.start, self.phi, self.step, self.v)
+            return DoubleBackward().mixed(
+                self.problem, self.start, self.teacher_params, self.step, self.v
+            )
         if not self.weights.requires_grad:
-            return {k: torch.zeros_like(p) for k, p in self.phi.items()}
+            return {k: torch.zeros_like(p) for k, p in self.teacher_params.items()}
         reduced = self.problem.reduce(self.dots, self.weights, self.prepared)
-        return named_grad(reduced, self.phi)
+        return named_grad(reduced, self.teacher_params)
 
     @cached_property
     def dots(self) -> Tensor:
@@ -100,7 +106,7 @@ class SampledStep:
         return self.product.dots_of_step(
             self.problem,
             self.start,
-            self.phi,
+            self.teacher_params,
             self.step,
             self.v,
             self.observed,
@@ -126,7 +132,7 @@ def scaled_by_rates(gradient: Params, step: Step) -> Params:
 
 def require_own_weights(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     prepared: PreparedBatch,
     observation: Observation,
     step: Step,
@@ -139,11 +145,11 @@ def require_own_weights(
     if not implements(problem.teacher, "weigh") or len(observation.losses) < 2:
         return
     kept = prepared.group < (prepared.group.max() + 1) // 2
-    before = _weights_and_log_probs(problem, phi, prepared, observation, step, kept)
+    before = _weights_and_log_probs(problem, teacher_params, prepared, observation, step, kept)
     for row in (observation.losses.argmax(), observation.losses.argmin()):
         places = torch.arange(len(kept), device=kept.device).where(kept, row)
         other = _rows_at(prepared, places), _observation_at(observation, places)
-        after = _weights_and_log_probs(problem, phi, *other, step, kept)
+        after = _weights_and_log_probs(problem, teacher_params, *other, step, kept)
         rounding = torch.finfo(after.dtype).eps ** 0.5
         if not torch.allclose(after, before, rounding, rounding, equal_nan=True):
             raise UsageError(
@@ -156,18 +162,19 @@ def require_own_weights(
 
 def _weights_and_log_probs(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     prepared: PreparedBatch,
     observation: Observation,
     step: Step,
     kept: Tensor,
 ) -> Tensor:
     # the weights of some rows, and the log-probabilities of their examples
-    phi, examples = detached(phi), int(prepared.group[kept].max()) + 1 if kept.any() else 0
+    teacher_params = detached(teacher_params)
+    examples = int(prepared.group[kept].max()) + 1 if kept.any() else 0
     with torch.no_grad():
-        weights = problem.weights(phi, prepared, observation, step.batch.seed)
-        chosen = log_prob(problem, phi, step, observation, prepared)
-    return torch.cat([wide(weights)[kept].flatten(), wide(chosen)[:examples].flatten()])
+        weights = problem.weights(teacher_params, prepared, observation, step.batch.seed)
+        chosen = log_prob(problem, teacher_params, step, observation, prepared)
+    return torch.cat([upcast(weights)[kept].flatten(), upcast(chosen)[:examples].flatten()])
 
 
 def _rows_at(prepared: PreparedBatch, places: Tensor) -> PreparedBatch:
@@ -200,7 +207,7 @@ def pseudo_values(
 
     Source: Quenouille 1956, Tukey 1958, for the jackknife's pseudo-values.
     """
-    values = wide(values)
+    values = upcast(values)
     weights = weights.reshape(values.shape).to(values.dtype)
     own, mass = _by_example(problem, values, weights, prepared, len(counted))
     number = counted.sum().to(values.dtype)

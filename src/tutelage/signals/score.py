@@ -28,7 +28,7 @@ class Score(OneStep):
     def __call__(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         window: Window,
         held_out: Batch,  # noqa: ARG002 - the interface
     ) -> Estimate:
@@ -36,5 +36,5 @@ class Score(OneStep):
         step, observed = window.steps[-1], window.observed
         assert observed is not None
         one = torch.ones(len(step.batch.ids), device=step.batch.ids.device)
-        found = policy_gradient(problem, phi, step, observed, one)
+        found = policy_gradient(problem, teacher_params, step, observed, one)
         return Estimate(found, torch.zeros((), device=one.device))

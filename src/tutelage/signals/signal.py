@@ -73,39 +73,41 @@ class Signal:
         return None
 
     def __call__(
-        self, problem: BilevelProblem, phi: Params, window: Window, held_out: Batch
+        self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch
     ) -> Estimate:
         """Estimate the hypergradient; by default by ``estimate_run`` from the window's start.
 
         Args:
             problem: The student learning under the teacher.
-            phi: The teacher's parameters, requiring grad.
+            teacher_params: The teacher's parameters, requiring grad.
             window: The steps to differentiate through.
             held_out: The batch of the held-out loss at the window's end.
 
         Returns:
-            The gradient of the held-out loss with respect to ``phi``.
+            The gradient of the held-out loss with respect to ``teacher_params``.
 
         Raises:
-            NotImplementedError: By default, of a signal that is no ``WholeRun``.
+            NotImplementedError: By default, of a signal that is no ``TrajectorySignal``.
         """
-        if not isinstance(self, WholeRun):
+        if not isinstance(self, TrajectorySignal):
             raise NotImplementedError
         assert window.start is not None
-        estimate, end = self.estimate_run(problem, phi, window.start, window.steps, held_out)
+        estimate, end = self.estimate_run(
+            problem, teacher_params, window.start, window.steps, held_out
+        )
         return estimate._replace(end=end)
 
     def combine(
         self,
         problem: BilevelProblem,  # noqa: ARG002 - a hook
-        phi: Params,  # noqa: ARG002 - a hook
+        teacher_params: Params,  # noqa: ARG002 - a hook
         estimates: Sequence[Estimate],
     ) -> Params:
         """The gradient for one teacher step.
 
         Args:
             problem: The student learning under the teacher.
-            phi: The teacher's parameters, requiring grad.
+            teacher_params: The teacher's parameters, requiring grad.
             estimates: Of the windows since the last teacher step.
 
         Returns:
@@ -159,13 +161,13 @@ def gradient_of_updated(problem: BilevelProblem, evaluation: HeldOutLoss, step: 
 
 
 @runtime_checkable
-class WholeRun(Protocol):
+class TrajectorySignal(Protocol):
     """A signal that can also run all steps of a student itself."""
 
     def estimate_run(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
@@ -175,13 +177,13 @@ class WholeRun(Protocol):
 
 
 @runtime_checkable
-class FromStart(Protocol):
+class InitialGradientSignal(Protocol):
     """A signal that also gives the gradient in the student's initial parameters."""
 
     def start_gradient(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,

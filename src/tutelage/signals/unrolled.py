@@ -43,30 +43,32 @@ class Unrolled(Signal):
     def estimate_run(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[Estimate, StudentState]:
         """Run the steps and estimate the hypergradient of the final student."""
-        loss, end = _run(problem, phi, _leaf(start), steps, held_out)
+        loss, end = _run(problem, teacher_params, _leaf(start), steps, held_out)
         held_out_loss = problem.processes.all_reduce(loss.detach())
-        grad = named_grad(loss, phi)
-        facts = facts_of(problem, phi, start, steps[0], held_out, several=len(steps) > 1)
+        grad = named_grad(loss, teacher_params)
+        facts = facts_of(
+            problem, teacher_params, start, steps[0], held_out, several=len(steps) > 1
+        )
         return Estimate(grad, held_out_loss, facts), end
 
     def start_gradient(
         self,
         problem: BilevelProblem,
-        phi: Params,
+        teacher_params: Params,
         start: StudentState,
         steps: Sequence[Step],
         held_out: Batch,
     ) -> tuple[HeldOutLoss, StudentState]:
         """Run the steps and differentiate the held-out loss in the initial parameters."""
         start = _leaf(start)
-        loss, end = _run(problem, phi, start, steps, held_out)
-        student, own = grads_of_both(loss, start.params, phi)
+        loss, end = _run(problem, teacher_params, start, steps, held_out)
+        student, own = grads_of_both(loss, start.params, teacher_params)
         processes = problem.processes
         held_out_loss = processes.all_reduce(loss.detach())
         return HeldOutLoss(held_out_loss, processes.all_reduce_params(student), own), end
@@ -78,14 +80,14 @@ def _leaf(start: StudentState) -> StudentState:
 
 def _run(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     state: StudentState,
     steps: Sequence[Step],
     held_out: Batch,
 ) -> tuple[Tensor, StudentState]:
     # the loss with its graph, the student at the end without
     for step in steps:
-        state = problem.differentiable_step(state, phi, step)
-    loss = problem.held_out_loss(state, phi, held_out)
+        state = problem.differentiable_step(state, teacher_params, step)
+    loss = problem.held_out_loss(state, teacher_params, held_out)
     slots = {slot: detached(memory) for slot, memory in state.slots.items()}
     return loss, StudentState(detached(state.params), state.buffers, slots)

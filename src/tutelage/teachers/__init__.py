@@ -4,13 +4,18 @@ from tutelage.teachers.aligned import Aligned
 from tutelage.teachers.attention_mask import AttentionMask
 from tutelage.teachers.auxiliary_targets import AuxiliaryTargets
 from tutelage.teachers.blending import Blending
+from tutelage.teachers.combined_teacher import CombinedTeacher
 from tutelage.teachers.copies import Copies
 from tutelage.teachers.curriculum import Curriculum
 from tutelage.teachers.dynamic_loss import DynamicLoss
 from tutelage.teachers.fixed_augmentation import FixedAugmentation
 from tutelage.teachers.given_copies import GivenCopies
 from tutelage.teachers.given_weights import GivenWeights
-from tutelage.teachers.internal_state import PAPER_SURFACE, SURFACE, InternalState
+from tutelage.teachers.internal_state import (
+    PAPER_SURFACE_FEATURES,
+    SURFACE_FEATURES,
+    InternalState,
+)
 from tutelage.teachers.keep_or_drop import KeepOrDrop
 from tutelage.teachers.keep_probability import KeepProbability
 from tutelage.teachers.learned_augmentation import LearnedAugmentation
@@ -22,7 +27,7 @@ from tutelage.teachers.meta_soft_label_corrector import MetaSoftLabelCorrector
 from tutelage.teachers.mixup import Mixup
 from tutelage.teachers.other_classes import for_other_classes
 from tutelage.teachers.out_of_fold_targets import OutOfFoldTargets
-from tutelage.teachers.permuted import Permuted
+from tutelage.teachers.permutation_control import PermutationControl
 from tutelage.teachers.plain import Plain
 from tutelage.teachers.random_blending import RandomBlending
 from tutelage.teachers.random_mask import RandomMask
@@ -31,17 +36,17 @@ from tutelage.teachers.shuffled import Shuffled
 from tutelage.teachers.split_sampler import Draw, SplitSampler
 from tutelage.teachers.stored_copies import StoredCopies, predicted
 from tutelage.teachers.support_weights import SupportWeights
-from tutelage.teachers.together import Together
 from tutelage.teachers.worst_case import UniformCopies, WorstCase
-from tutelage.teachers.worst_case_soft import UnlessChanged, WorstCaseSoft
+from tutelage.teachers.worst_case_soft import LabelPreservingTarget, WorstCaseSoft
 
 __all__ = [
-    "PAPER_SURFACE",
-    "SURFACE",
+    "PAPER_SURFACE_FEATURES",
+    "SURFACE_FEATURES",
     "Aligned",
     "AttentionMask",
     "AuxiliaryTargets",
     "Blending",
+    "CombinedTeacher",
     "Copies",
     "Curriculum",
     "Draw",
@@ -52,6 +57,7 @@ __all__ = [
     "InternalState",
     "KeepOrDrop",
     "KeepProbability",
+    "LabelPreservingTarget",
     "LearnedAugmentation",
     "LossWeigher",
     "MarginLoss",
@@ -61,7 +67,7 @@ __all__ = [
     "MetaSoftLabelCorrector",
     "Mixup",
     "OutOfFoldTargets",
-    "Permuted",
+    "PermutationControl",
     "Plain",
     "RandomBlending",
     "RandomMask",
@@ -70,11 +76,13 @@ __all__ = [
     "SplitSampler",
     "StoredCopies",
     "SupportWeights",
-    "Together",
     "UniformCopies",
-    "UnlessChanged",
     "WorstCase",
     "WorstCaseSoft",
     "for_other_classes",
     "predicted",
 ]
+
+# former names
+SURFACE, PAPER_SURFACE = SURFACE_FEATURES, PAPER_SURFACE_FEATURES
+Together, Permuted, UnlessChanged = CombinedTeacher, PermutationControl, LabelPreservingTarget

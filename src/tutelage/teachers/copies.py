@@ -27,7 +27,7 @@ class Copies(Teacher):
 
     Rows come copy by copy: all examples as they are, then a first copy of each, and so on.
     Labels stay. A weigher beside it says how the rows of an example count:
-    ``Together(Copies(...), WorstCase(...))``.
+    ``CombinedTeacher(Copies(...), WorstCase(...))``.
 
     Source: Yi et al. 2021, Reweighting Augmented Samples by Minimizing the Maximal Expected
     Loss, section 4. Copies are drawn anew whenever an example comes up, as the number of epochs

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from tutelage.distributed.groups import batch_mean
 from tutelage.losses.targets import one_hot
-from tutelage.precision import FULL, autocast_to, wide
+from tutelage.precision import FULL, autocast_to, upcast
 from tutelage.teacher import Teacher
 from tutelage.types import Observation, PreparedBatch
 
@@ -59,7 +59,7 @@ class DynamicLoss(Teacher):
 
     def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Losses [L]."""
-        logits, targets = wide(observation.logits), prepared.targets
+        logits, targets = upcast(observation.logits), prepared.targets
         soft = targets.is_floating_point()
         labels = targets if soft else one_hot(targets, self.classes, type(self).__name__)
         hits = (logits.argmax(1) == labels.argmax(1)).to(logits.dtype)
@@ -70,5 +70,5 @@ class DynamicLoss(Teacher):
         with autocast_to(
             FULL, logits.device
         ):  # a loss in half precision would not fall smoothly
-            scores = logits.log_softmax(1) @ wide(w) + wide(b)
+            scores = logits.log_softmax(1) @ upcast(w) + upcast(b)
         return -(scores.sigmoid() * labels).sum(1)

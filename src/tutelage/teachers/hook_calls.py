@@ -152,7 +152,7 @@ def _call(
     versions = {name: b._version for name, b in copies.items()} if writes else {}
     untraced = _running_statistics(teacher) if writes else frozenset()
     state = {f"teacher.{name}": x for name, x in (params | copies).items()}
-    found = replay(_HookCall(teacher, hook), state, args, within=lambda _: nullcontext())
+    found = replay(_HookCall(teacher, hook), state, args, context=lambda _: nullcontext())
     for name, version in versions.items():
         after = state[f"teacher.{name}"]
         written = after is not copies[name] or after._version != version or name in untraced

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tutelage.distributed.groups import batch_mean
 from tutelage.errors import UsageError, require_known
-from tutelage.functional.taps import known_width, tap_width
+from tutelage.functional.submodule_outputs import inferred_width, output_width
 from tutelage.teacher import Teacher
 from tutelage.types import Observation, PreparedBatch
 
@@ -35,7 +35,8 @@ class InternalState(Teacher):
         classes: C, the number of classes.
         tap: The student's module whose flattened output is I; None leaves I out.
         label: Whether M holds the label, one-hot (the paper's M0).
-        surface: Surface facts in M, any of ``SURFACE``; the paper's M1 is ``PAPER_SURFACE``.
+        surface: Surface facts in M, any of ``SURFACE_FEATURES``; the paper's M1 is
+            ``PAPER_SURFACE_FEATURES``.
         hidden_layers: k of the paper's MLP-k; 0 is the linear teacher.
         width: Units of a hidden layer; the width of the input if None.
         attached: Keep ``dw/dtheta`` in the student's gradient (the paper's deeper interaction).
@@ -70,7 +71,7 @@ class InternalState(Teacher):
         if hidden_layers < 0:
             raise UsageError(f"hidden_layers must be 0 or above, got {hidden_layers}.")
         for fact in surface:
-            require_known("Unknown surface fact", fact, SURFACE)
+            require_known("Unknown surface fact", fact, SURFACE_FEATURES)
         if len(set(surface)) < len(surface):
             raise UsageError(f"surface names a fact twice: {', '.join(surface)}.")
         require_known("Unknown level", level, LEVELS)
@@ -124,7 +125,7 @@ class InternalState(Teacher):
         seen = [internal_of(observation, tap, self.tap_width) for tap in self.taps]
         if self.label:
             seen.append(one_hot)
-        seen += [SURFACE[fact](observation, one_hot) for fact in self.surface]
+        seen += [SURFACE_FEATURES[fact](observation, one_hot) for fact in self.surface]
         z = self.net(torch.cat(seen, 1)).squeeze(1)
         return (z - batch_mean(z) if self.level == "centred" else z).sigmoid()
 
@@ -156,8 +157,8 @@ def internal_of(observation: Observation, tap: str, width: int) -> Tensor:
 def width_of(student: nn.Module, tap: str, width: int | None) -> int:
     """The number of features at a tap: as given, or read off the student."""
     if width is None:
-        return tap_width(student, tap)
-    known = known_width(student, tap)
+        return output_width(student, tap)
+    known = inferred_width(student, tap)
     if known is not None and known != width:
         raise UsageError(
             f"The student gives {known} features at tap '{tap}', but tap_width is {width}."
@@ -201,7 +202,7 @@ def _prediction(logits: Tensor) -> Tensor:
     return F.one_hot(logits.argmax(1), logits.shape[1]).to(logits.dtype)
 
 
-SURFACE: dict[str, Callable[[Observation, Tensor], Tensor]] = {
+SURFACE_FEATURES: dict[str, Callable[[Observation, Tensor], Tensor]] = {
     "progress": lambda seen, _: _constant(seen, seen.progress.fraction),
     "mean_loss": lambda seen, _: _constant(seen, seen.progress.mean_loss),
     "best_accuracy": lambda seen, _: _constant(seen, seen.progress.best_accuracy),
@@ -211,5 +212,5 @@ SURFACE: dict[str, Callable[[Observation, Tensor], Tensor]] = {
 }
 """Surface facts by name: from the observation and the given labels to columns [L, 1 or C]."""
 
-PAPER_SURFACE = ("progress", "mean_loss", "best_accuracy", "prediction", "margin")
+PAPER_SURFACE_FEATURES = ("progress", "mean_loss", "best_accuracy", "prediction", "margin")
 """The paper's M1, in its order."""

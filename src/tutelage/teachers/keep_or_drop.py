@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.teacher import Teacher, implements, taps_of, uses_progress
 from tutelage.types import Observation, PreparedBatch
 
@@ -54,7 +54,7 @@ class KeepOrDrop(Teacher):
     def _probability(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         weigh = cast(Callable[..., Tensor], self.keeps.weigh)
         p = weigh(prepared, observation).reshape(len(observation.losses))
-        return wide(p).clamp(TINY, 1 - TINY)  # bfloat16 draws a zero every 256 numbers
+        return upcast(p).clamp(TINY, 1 - TINY)  # bfloat16 draws a zero every 256 numbers
 
     def _kept(self, p: Tensor) -> Tensor:
         return torch.rand_like(p.detach()) < p.detach()

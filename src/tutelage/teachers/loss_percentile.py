@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.types import Observation, PreparedBatch
 
 
@@ -41,7 +41,7 @@ class LossPercentile(nn.Module):
         """The average including this batch; the buffer is unchanged."""
         if not len(losses):
             return self.level.clone()
-        now = wide(losses).quantile(self.percentile, interpolation="nearest")
+        now = upcast(losses).quantile(self.percentile, interpolation="nearest")
         return self.decay * self.level + (1 - self.decay) * now
 
     def remember(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.losses.targets import one_hot
-from tutelage.precision import FULL, autocast_to, wide
+from tutelage.precision import FULL, autocast_to, upcast
 from tutelage.teachers.internal_state import internal_of, width_of
 from tutelage.types import Observation, PreparedBatch
 
@@ -76,5 +76,5 @@ class MetaLabelCorrection(nn.Module):
 
     def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Cross entropy [L] with the corrected targets, in nats."""
-        log_p = wide(observation.logits).log_softmax(1)
+        log_p = upcast(observation.logits).log_softmax(1)
         return -(self.corrected(prepared, observation).to(log_p) * log_p).sum(1)

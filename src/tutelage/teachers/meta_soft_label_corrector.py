@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from tutelage.crossfit.checks import require_probabilities
 from tutelage.errors import UsageError
 from tutelage.losses.targets import one_hot
-from tutelage.precision import FULL, autocast_to, wide
+from tutelage.precision import FULL, autocast_to, upcast
 from tutelage.teachers.by_id import order_of, rows_of
 from tutelage.types import Observation, PreparedBatch
 from tutelage.validation.shapes import require_tensors
@@ -59,7 +59,7 @@ class MetaSoftLabelCorrector(nn.Module):
         self.ids: Tensor
         self.previous: Tensor
         self.register_buffer("ids", ids.long()[order])
-        self.register_buffer("previous", wide(previous)[order])
+        self.register_buffer("previous", upcast(previous)[order])
         self.by_given, self.by_previous = (
             nn.Sequential(nn.Linear(1, width), nn.ReLU(), nn.Linear(width, 1)) for _ in range(2)
         )
@@ -67,7 +67,7 @@ class MetaSoftLabelCorrector(nn.Module):
     def corrected(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Soft targets [L, C] in place of the given labels."""
         z = self.previous[rows_of(self.ids, prepared.ids, "no earlier target is there")]
-        log_p = wide(observation.logits).detach().log_softmax(1)
+        log_p = upcast(observation.logits).detach().log_softmax(1)
         targets, classes = prepared.targets, z.shape[1]
         soft = targets.is_floating_point()
         y = targets if soft else one_hot(targets, classes, type(self).__name__)
@@ -78,7 +78,7 @@ class MetaSoftLabelCorrector(nn.Module):
 
     def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Cross entropy [L] with the corrected targets, in nats."""
-        log_p = wide(observation.logits).log_softmax(1)
+        log_p = upcast(observation.logits).log_softmax(1)
         return -(self.corrected(prepared, observation) * log_p).sum(1)
 
     def remember(

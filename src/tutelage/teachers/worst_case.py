@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tutelage.losses.objectives import Normalise
 from tutelage.teacher import Teacher
-from tutelage.teachers.within import softmax_within
+from tutelage.teachers.group_reductions import group_softmax
 from tutelage.types import Observation, PreparedBatch
 
 
@@ -50,7 +50,7 @@ class WorstCase(Teacher):
 
     def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] of the copies."""
-        return softmax_within(observation.losses / self.temperature, prepared.group)
+        return group_softmax(observation.losses / self.temperature, prepared.group)
 
 
 class UniformCopies(Teacher):

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from tutelage.losses.objectives import Normalise, Objective, cross_entropy, losses_of
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.teacher import Teacher
-from tutelage.teachers.within import first_within, softmax_within
+from tutelage.teachers.group_reductions import group_first, group_softmax
 from tutelage.teachers.worst_case import require_positive, require_share
 from tutelage.types import Observation, PreparedBatch
 from tutelage.validation.ranges import require_above_zero
@@ -27,11 +27,11 @@ def own_prediction(prepared: PreparedBatch, predicted: Tensor) -> Tensor:  # noq
 
 def class_probabilities(logits: Tensor) -> Tensor:
     """The probabilities of a classifier."""
-    return wide(logits).softmax(1)
+    return upcast(logits).softmax(1)
 
 
 @dataclass(frozen=True)
-class UnlessChanged:
+class LabelPreservingTarget:
     """The student's prediction of the original as target, unless the copy's label changed.
 
     It does where a model that labelled copies and originals gives them another class (the
@@ -51,7 +51,7 @@ class UnlessChanged:
 
     def __post_init__(self) -> None:
         """Check that tensors came; see the class."""
-        require_tensors("UnlessChanged", originals=self.originals, ids=self.ids)
+        require_tensors("LabelPreservingTarget", originals=self.originals, ids=self.ids)
 
     def __call__(self, prepared: PreparedBatch, predicted: Tensor) -> Tensor:
         """The target of each row."""
@@ -87,7 +87,7 @@ class WorstCaseSoft(Teacher):
     Args:
         temperature: ``lambda_P``, in the unit of the losses.
         weight: ``lambda_T``, of all copies of an example together.
-        rule: Gives ``t_z``: ``own_prediction``, or an ``UnlessChanged``.
+        rule: Gives ``t_z``: ``own_prediction``, or an ``LabelPreservingTarget``.
         objective: l for copies, which takes what ``predict`` gives as targets.
         predict: From logits to a prediction.
         detach_target: Whether ``t_z`` has no part in the student's gradient. A hypergradient
@@ -127,16 +127,16 @@ class WorstCaseSoft(Teacher):
     def weigh(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Weights [L] of originals and copies."""
         group = prepared.group
-        first = first_within(group)
+        first = group_first(group)
         losses = self.row_losses(prepared, observation) / self.temperature
-        shares = softmax_within(losses.index_fill(0, first, -torch.inf), group)
+        shares = group_softmax(losses.index_fill(0, first, -torch.inf), group)
         weights = self.weight * shares.index_fill(0, first, 0)
         return weights.index_fill(0, first, 1) * (len(group) / max(len(first), 1))
 
     def row_losses(self, prepared: PreparedBatch, observation: Observation) -> Tensor:
         """Losses [L]."""
-        first = first_within(prepared.group)
-        logits = wide(observation.logits)
+        first = group_first(prepared.group)
+        logits = upcast(observation.logits)
         predicted = self.predict(logits)[first][prepared.group]
         targets = self.rule(prepared, predicted.detach() if self.detach_target else predicted)
         copies = prepared._replace(targets=targets, aux=None)

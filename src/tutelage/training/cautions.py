@@ -28,11 +28,6 @@ class LoopCautions:
 
     Whoever checks data and length of a run before it starts, as ``tutelage.fit`` does, needs
     none of them.
-
-    Args:
-        updater: Of the teacher.
-        total_steps: Student steps of the whole run, if known.
-        problem: What the teacher learns by.
     """
 
     def __init__(

@@ -1,11 +1,10 @@
 """The check that a window's recomputed steps end where training ended."""
 
 import torch
-from torch import Tensor
 
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
-from tutelage.precision import FULL, wide
+from tutelage.precision import FULL, upcast
 from tutelage.types import Params, StudentState, Window
 
 FARTHEST = {64: 1e-5, 32: 1e-3, 16: 0.5}
@@ -41,14 +40,14 @@ def require_same_end(window: Window, end: StudentState) -> None:
 
 
 def end_of_observed_step(
-    problem: BilevelProblem, window: Window, phi: Params
+    problem: BilevelProblem, window: Window, teacher_params: Params
 ) -> StudentState | None:
     """The end of a window of one observed step: recomputed, or by its recorded gradient."""
     if window.start is None:
         return None
     step = window.steps[-1]
     if window.costly_checks:
-        return problem.step(window.start, phi, step)
+        return problem.step(window.start, teacher_params, step)
     recorded = None if window.observed is None else window.observed.recorded
     # rows of other processes may reach parameters that rows of this one do not
     if recorded is None or problem.processes.size > 1:
@@ -62,7 +61,8 @@ def end_of_observed_step(
 def _farthest(window: Window) -> float:
     # as the least precise of the parameters, and of the autocast types
     params = window.end.params.values()
-    bits = min(torch.finfo(p.dtype).bits for p in params if _is_real_or_complex(p))
+    numbers = [p.dtype for p in params if p.is_floating_point() or p.is_complex()]
+    bits = min(torch.finfo(dtype).bits for dtype in numbers)
     if bits < 32 or any(step.batch.autocast != FULL for step in window.steps):
         return FARTHEST[16]
     if bits == 32 and any(p.device.type != "cpu" for p in params):
@@ -70,18 +70,12 @@ def _farthest(window: Window) -> float:
     return FARTHEST[bits]
 
 
-def _is_real_or_complex(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
 def distance_of_ends(window: Window, end: StudentState) -> float:
     """The distance between real and recomputed end, relative to that from start to end.
 
     Parameters count by Adam's mean squared gradient, where there is one: an entry whose
-    gradient is all rounding moves as far as others there, but does not matter to the loss.
-
-    Returns:
-        0 where the ends agree within rounding; NaN where the window is not finite.
+    gradient is all rounding moves as far as others there, but does not matter to the loss. It
+    is 0 where the ends agree within rounding, and NaN where the window is not finite.
     """
     assert window.start is not None
     moving = {name for step in window.steps for name in step.settings}
@@ -90,11 +84,7 @@ def distance_of_ends(window: Window, end: StudentState) -> float:
         start, real = window.start.params[name], window.end.params[name]
         scale = scales[name].double().sqrt() if name in scales else 1.0
         ulp = torch.finfo(real.dtype).eps * len(window.steps) if name in moving else 0.0
-        parts = wide(real) - again, again - wide(start), ulp * wide(real)
-        totals.append(torch.stack([_squares(part, scale) for part in parts]))
+        parts = upcast(real) - again, again - upcast(start), ulp * upcast(real)
+        totals.append(torch.stack([(d.double() * scale).square().sum() for d in parts]))
     off, moved, rounding = torch.stack(totals).sum(0).sqrt().tolist()
     return (off - rounding) / moved if off > rounding and moved else float(off > rounding)
-
-
-def _squares(difference: Tensor, scale: Tensor | float) -> Tensor:
-    return (difference.double() * scale).square().sum()

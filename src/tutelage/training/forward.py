@@ -19,7 +19,7 @@ from tutelage.functional.replay_context import (
     concatenate_observations,
     replay_context,
 )
-from tutelage.functional.taps import tapped
+from tutelage.functional.submodule_outputs import record_outputs
 from tutelage.functional.trees import detached
 from tutelage.losses.objectives import logits_of, losses_of
 from tutelage.teacher import acts_at_test, implements, is_attached, taps_of
@@ -133,7 +133,7 @@ def run_forward(
     for number, part in enumerate(problem.micro_batches(rows)):
         seed = problem.local_seed(step.batch.seed + 1, number)
         aside = eager(student) if taps else nullcontext()  # compiled code has no hooks
-        with aside, replay_context(step.batch, seed), tapped(inner, taps) as features:
+        with aside, replay_context(step.batch, seed), record_outputs(inner, taps) as features:
             outputs = student(part.inputs)
             losses = losses_of(problem.objective, outputs, part)
         parts.append(Observation(losses, logits_of(outputs), features, step.progress))

@@ -16,7 +16,7 @@ from tutelage.functional.student import StudentView, in_full_precision
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.precision import FULL, autocast_now, autocast_to
 from tutelage.randomness import mixed_seed
-from tutelage.signals import WholeRun
+from tutelage.signals import TrajectorySignal
 from tutelage.training.forward import StepResult
 from tutelage.training.not_finite import reason_of_skip
 from tutelage.training.teacher_buffers import require_no_memory, require_no_writes
@@ -52,7 +52,7 @@ def episodic(
     batches: Callable[[int], Iterable[Batch]],
     held_out: Callable[[int], Batch],
     *,
-    signal: WholeRun,
+    signal: TrajectorySignal,
     objective: Objective = cross_entropy,
     seed: int = 0,
 ) -> Iterator[Episode]:

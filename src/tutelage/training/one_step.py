@@ -43,11 +43,6 @@ class OneStepUpdater:
 
     Passes are recorded, a teacher step may wait for the next step's loss (``pending``), and a
     student step may be tentative (``takes_tentative_step``).
-
-    Args:
-        problem: The student learning under the teacher.
-        student_step: Takes the student's steps.
-        updater: Takes the teacher's.
     """
 
     def __init__(
@@ -120,22 +115,22 @@ class OneStepUpdater:
     def finish_pending(self, forward_pass: ForwardPass) -> Tensor:
         """Take the teacher step that waits for the loss of this step."""
         assert self.pending is not None
-        problem, ((window, phi), self.pending) = self.problem, (self.pending, None)
+        problem, ((window, teacher_params), self.pending) = self.problem, (self.pending, None)
         loss, gradient = forward_pass.loss.detach(), problem.student.gradient()
         window = replace(window, held_out_loss=HeldOutLoss(loss, gradient, {}))
         start, step = window.start, window.steps[-1]
         if window.observed is None and start is not None:  # training was resumed in between
             if self._records():
-                observed = recompute_step(problem, self.recorder, phi, start, step)
+                observed = recompute_step(problem, self.recorder, teacher_params, start, step)
             else:
-                observed = observe_step(problem, phi, start, step)
+                observed = observe_step(problem, teacher_params, start, step)
             window = replace(window, observed=observed)
-        return self._learn(window, forward_pass.step.batch, leaves(phi))
+        return self._learn(window, forward_pass.step.batch, leaves(teacher_params))
 
-    def _learn(self, window: Window, held_out: Batch, phi: Params) -> Tensor:
+    def _learn(self, window: Window, held_out: Batch, teacher_params: Params) -> Tensor:
         self.student_step.running_loss.warn_of_weightless_steps()
         held_out = self.student_step.seeded_held_out(held_out)
-        return self.updater.learn(self.problem, window, held_out, phi)
+        return self.updater.learn(self.problem, window, held_out, teacher_params)
 
 
 def tentative_window(
@@ -154,16 +149,20 @@ def tentative_window(
 
 
 def recompute_step(
-    problem: BilevelProblem, recorder: Recorder, phi: Params, start: StudentState, step: Step
+    problem: BilevelProblem,
+    recorder: Recorder,
+    teacher_params: Params,
+    start: StudentState,
+    step: Step,
 ) -> StepObservation:
     """Run a past step once more, recorded, from the state before it."""
     theta = leaves(start.params)
     with torch.no_grad():
-        prepared = problem.prepare(phi, step.batch)
+        prepared = problem.prepare(teacher_params, step.batch)
     with recorder.record(len(prepared.ids), theta, verified=True) as recorded:
         observation, _ = problem.observe(start._replace(params=theta), prepared, step)
         recorded.verify(observation.losses)
-        weights = problem.weights(phi, prepared, observation, step.batch.seed)
+        weights = problem.weights(teacher_params, prepared, observation, step.batch.seed)
         loss = problem.reduce(observation.losses, weights, prepared)
         torch.autograd.grad(loss, list(theta.values()), allow_unused=True)
     return StepObservation(prepared, detach(observation), recorded)

@@ -17,7 +17,7 @@ from tutelage.functional.trees import cloned
 from tutelage.types import Observation, PreparedBatch, Step, StudentState
 
 
-class Start(NamedTuple):
+class InitialState(NamedTuple):
     """Copies of a student, and of its objective's state, before its first step."""
 
     state: StudentState
@@ -29,7 +29,7 @@ class Start(NamedTuple):
     """of NumPy's global generator"""
 
     @classmethod
-    def of(cls, student: StudentView, objective: object) -> "Start":
+    def of(cls, student: StudentView, objective: object) -> "InitialState":
         """Copy the student and the objective's state."""
         params, buffers, _ = student.state()
         state = StudentState(cloned(params), cloned(buffers), {})
@@ -50,7 +50,7 @@ def require_no_max_norm(student: nn.Module) -> None:
 
 def require_reproducible(
     problem: BilevelProblem,
-    start: Start,
+    start: InitialState,
     prepared: PreparedBatch,
     step: Step,
     observation: Observation,
@@ -84,7 +84,7 @@ def require_reproducible(
 
 
 @contextmanager
-def _objective_on(problem: BilevelProblem, start: Start) -> Iterator[None]:
+def _objective_on(problem: BilevelProblem, start: InitialState) -> Iterator[None]:
     own, state = problem.objective, start.objective
     if isinstance(own, nn.Module) and state is not None:
         with on_state(own, state):

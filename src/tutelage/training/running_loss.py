@@ -12,9 +12,6 @@ class RunningLoss:
     """Sums the losses of all steps on the student's device, and counts steps without weight.
 
     Losses that are not finite are left out of the sum, and counted.
-
-    Args:
-        device: Where that is.
     """
 
     def __init__(self, device: torch.device) -> None:

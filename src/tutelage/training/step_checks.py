@@ -6,7 +6,7 @@ from tutelage.losses.targets import require_distributions
 from tutelage.teacher import implements
 from tutelage.training.forward import ForwardPass, PreparedStep
 from tutelage.training.micro_batches import require_separate_rows
-from tutelage.training.replay_check import Start, require_reproducible
+from tutelage.training.replay_check import InitialState, require_reproducible
 from tutelage.validation.shapes import require_finite_weights, require_targets
 
 
@@ -19,13 +19,13 @@ class StepChecks:
 
     def __init__(self, *, recomputed: bool) -> None:
         self.recomputes_next = recomputed
-        self._start: Start | None = None
+        self._start: InitialState | None = None
         self._finite_checked = self._rows_checked = False
 
     def copy_start(self, problem: BilevelProblem) -> None:
         """Copy the student before its first step, which will be recomputed."""
         if self.recomputes_next:
-            self._start = Start.of(problem.student, problem.objective)
+            self._start = InitialState.of(problem.student, problem.objective)
 
     def require_separate_rows(
         self, problem: BilevelProblem, prepared_step: PreparedStep

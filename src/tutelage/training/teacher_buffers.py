@@ -100,7 +100,7 @@ def require_no_memory(teacher: nn.Module) -> None:
 
 @torch.no_grad()
 def require_no_writes(
-    problem: BilevelProblem, state: StudentState, phi: Params, step: Step
+    problem: BilevelProblem, state: StudentState, teacher_params: Params, step: Step
 ) -> None:
     """Raise for a teacher whose hooks write to buffers, which only real steps renew.
 
@@ -115,10 +115,10 @@ def require_no_writes(
     if not {name for name, _ in problem.teacher.named_buffers()} - statistics:
         return
     written: Params = {}
-    prepared, seed = problem.prepare(phi, step.batch), step.batch.seed
+    prepared, seed = problem.prepare(teacher_params, step.batch), step.batch.seed
     observation, _ = problem.observe(state, prepared, step)
-    problem.weights(phi, prepared, observation, seed, buffers_out=written)
-    problem.row_losses(phi, prepared, observation, seed, buffers_out=written)
+    problem.weights(teacher_params, prepared, observation, seed, buffers_out=written)
+    problem.row_losses(teacher_params, prepared, observation, seed, buffers_out=written)
     if names := {*(prepared.teacher_buffers or {}), *written} - statistics:
         raise UsageError(
             f"{type(problem.teacher).__name__} writes to its buffers in each step "

@@ -12,7 +12,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import InexactWindowError
 from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import cloned, is_finite, moved_to
-from tutelage.precision import FULL, autocast_to, wide
+from tutelage.precision import FULL, autocast_to, upcast
 from tutelage.signals import Signal
 from tutelage.teacher import drop_below_of
 from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS, STEPS_TAKEN
@@ -27,7 +27,7 @@ SKIPPED = "A teacher step whose gradient is not finite is skipped, as later ones
 def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Params) -> bool:
     """Take an optimiser step if the gradient is finite; returns whether it did."""
     found = {k: grad[k].to(p.dtype) for k, p in params.items() if k in grad}
-    if not is_finite({k: wide(g).square() for k, g in found.items()}):
+    if not is_finite({k: upcast(g).square() for k, g in found.items()}):
         return False
     for name, g in found.items():
         params[name].grad = g
@@ -37,15 +37,7 @@ def step_if_finite(optimizer: Optimizer, params: Mapping[str, Tensor], grad: Par
 
 
 class TeacherUpdater:
-    """Updates the teacher by estimates of a signal.
-
-    Args:
-        teacher: The teacher.
-        signal: Estimates the gradient of the held-out loss with respect to the teacher.
-        optimizer: The teacher's optimiser.
-        every: Student steps between two estimates.
-        aggregate: Estimates that are averaged into one teacher step.
-    """
+    """Updates the teacher: an estimate every so many student steps, some to a teacher step."""
 
     def __init__(
         self,
@@ -116,7 +108,7 @@ class TeacherUpdater:
         return cloned(self.params) if self.uses_next_step_loss else self.params
 
     def learn(
-        self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
+        self, problem: BilevelProblem, window: Window, held_out: Batch, teacher_params: Params
     ) -> Tensor:
         """Estimate the teacher's gradient, and step after ``aggregate`` estimates.
 
@@ -127,7 +119,7 @@ class TeacherUpdater:
             The held-out loss.
         """
         with autocast_to(FULL, held_out.inputs.device):  # sums and products in full precision
-            estimate = self._estimate(problem, window, held_out, phi)
+            estimate = self._estimate(problem, window, held_out, teacher_params)
             grad = problem.processes.all_reduce_params(estimate.grad)
             if not self._has_estimated and is_finite(grad):
                 self._has_estimated = True
@@ -135,7 +127,9 @@ class TeacherUpdater:
             self.estimates.append(estimate._replace(grad=grad))
             if len(self.estimates) >= self.aggregate:  # more after loading other settings
                 estimates, self.estimates = self.estimates, []
-                self._step(self.signal.combine(problem, phi, estimates), held_out, window)
+                self._step(
+                    self.signal.combine(problem, teacher_params, estimates), held_out, window
+                )
         return estimate.held_out_loss
 
     def _in_full_precision(self, window: Window) -> Window:
@@ -145,12 +139,14 @@ class TeacherUpdater:
         return replace(window, start=start, end=in_full_precision(window.end))
 
     def _estimate(
-        self, problem: BilevelProblem, window: Window, held_out: Batch, phi: Params
+        self, problem: BilevelProblem, window: Window, held_out: Batch, teacher_params: Params
     ) -> Estimate:
         window = replace(window, costly_checks=self.costly_checks)
         self._windows += 1
         try:
-            found = self.signal(problem, phi, self._in_full_precision(window), held_out)
+            found = self.signal(
+                problem, teacher_params, self._in_full_precision(window), held_out
+            )
         except InexactWindowError as error:
             if not self._has_estimated and self._windows >= self.patience:
                 raise
@@ -159,7 +155,7 @@ class TeacherUpdater:
                 _LOG.warning("%s This teacher step is skipped.", error)
             return error.estimate
         observed = window.observed is not None
-        end = end_of_observed_step(problem, window, phi) if observed else found.end
+        end = end_of_observed_step(problem, window, teacher_params) if observed else found.end
         if end is not None:
             require_same_end(window, end)
         return found._replace(end=None)

@@ -247,7 +247,7 @@ class Tutor:
         updater, observed, held_out_loss = one_step.updater, None, None
         if not window.steps or updater.signal.steps == 1:
             window.begin(updater.signal, problem.student)
-        phi = updater.params_of_step()
+        teacher_params = updater.params_of_step()
         prepared_step = student_step.prepare(problem, batch, self.progress, in_window=True)
         if isinstance(updater.signal, OneStep):
             forward_pass, observed = one_step.observed_passes(prepared_step)
@@ -265,13 +265,13 @@ class Tutor:
             window.clear()
             updater.skipped += 1
         elif due and updater.uses_next_step_loss:
-            one_step.pending = window.take_window(problem.student, observed), phi
+            one_step.pending = window.take_window(problem.student, observed), teacher_params
         elif due:
             assert held_out is not None
             student_step.running_loss.warn_of_weightless_steps()
             steps = window.take_window(problem.student, observed)
             held_out = student_step.seeded_held_out(held_out)
-            held_out_loss = updater.learn(problem, steps, held_out, phi)
+            held_out_loss = updater.learn(problem, steps, held_out, teacher_params)
         return step_result(forward_pass, held_out_loss)
 
     def _checked(self, name: str, batch: Batch | None) -> Batch:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tutelage.errors import UsageError, require_module
 from tutelage_cli.commentary.args import Card, Export, Learn, Pull, Push, Show
-from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.config.flags import flags_of
 from tutelage_cli.runner.run_folder import exists, free_folder
 from tutelage_cli.runner.workers import refuse_several_processes
@@ -48,7 +47,8 @@ def commentary(args: Learn | Show | Export | Card | Push | Pull) -> None:
 def _learn(args: Learn) -> None:
     refuse_several_processes()
     settings, output = args.settings, args.output
-    out = args.out or _free_folder(settings)
+    name = f"{Path(settings.data).resolve().name or 'data'}-{settings.teacher}"
+    out = args.out or free_folder(Path("commentaries"), name)
     if exists(out) and not args.overwrite:
         raise UsageError(f"{out} exists. Name another folder with --out, or --overwrite it.")
     if args.log is not None:
@@ -97,11 +97,6 @@ def _curves(args: Learn, out: Path) -> Iterator[Callable[[int, Mapping[str, floa
         yield log
     finally:
         log.close()
-
-
-def _free_folder(settings: LearnSettings) -> Path:
-    name = Path(settings.data).resolve().name or "data"
-    return free_folder(Path("commentaries"), f"{name}-{settings.teacher}")
 
 
 def _show(args: Show) -> None:

@@ -11,12 +11,7 @@ REPORT_EVERY = 30.0
 
 
 class Episodes:
-    """Context manager that shows the progress of episodes.
-
-    Args:
-        console: The console to print to.
-        total: Number of episodes.
-    """
+    """Context manager that shows the progress of episodes."""
 
     def __init__(self, console: Console, total: int) -> None:
         self.console = console

@@ -44,7 +44,7 @@ from tutelage_cli.train.material import (
     read_source,
     seed_material,
 )
-from tutelage_cli.train.parts import KIND_NAMES, Kind, check_kind, kind_of
+from tutelage_cli.train.read_data import KIND_NAMES, Kind, check_kind, kind_of
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.students import BAG, student_name
 

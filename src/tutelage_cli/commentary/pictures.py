@@ -12,18 +12,18 @@ from tutelage.teacher import normalise_of
 from tutelage.teachers import (
     AttentionMask,
     Blending,
+    CombinedTeacher,
     Curriculum,
     DynamicLoss,
     InternalState,
     KeepOrDrop,
     LearnedAugmentation,
     LossWeigher,
-    Permuted,
+    PermutationControl,
     RandomBlending,
     Shuffled,
-    Together,
 )
-from tutelage.teachers.internal_state import SURFACE
+from tutelage.teachers.internal_state import SURFACE_FEATURES
 from tutelage_cli.commentary.image_sections import SectionInputs, curriculum, masks
 from tutelage_cli.report import elements, formats, plots
 from tutelage_cli.report.augmentation import drawn
@@ -213,7 +213,7 @@ def _columns(teacher: InternalState, names: tuple[str, ...]) -> list[tuple[str, 
     widths = [(f"student's {tap}", teacher.tap_width) for tap in teacher.taps]
     widths += [(f"label {name}", 1) for name in classes if teacher.label]
     widths += [(f, teacher.classes if f == "prediction" else 1) for f in teacher.surface]
-    assert all(fact in SURFACE for fact in teacher.surface)
+    assert all(fact in SURFACE_FEATURES for fact in teacher.surface)
     ends = np.cumsum([0, *(width for _, width in widths)]).tolist()
     spans = pairwise(ends)
     return [(name, *span) for (name, _), span in zip(widths, spans, strict=True)]
@@ -233,11 +233,11 @@ DRAWINGS: dict[type[nn.Module], Callable[[SectionInputs], tuple[str, str]]] = {
 """the function that draws a teacher, by its type"""
 PARTS_OF: dict[type[nn.Module], dict[str, str]] = {
     KeepOrDrop: {"keeps": "Weights are chances here: of an example to be kept."},
-    Permuted: {
+    PermutationControl: {
         "learned": "What is shown here goes to other images: each gets the mask or weight of a "
         "random one of its batch."
     },
-    Together: {
+    CombinedTeacher: {
         "prepares": "One of two teachers: it decides what is seen.",
         "weighs": "One of two teachers: it decides how much that counts.",
     },

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tutelage_cli.compare.runs import ACCURACY, Compared, Difference, arms_of
+from tutelage_cli.compare.runs import ACCURACY, Difference, RunComparison, arms_of
 from tutelage_cli.report import charts, elements, formats
 from tutelage_cli.report import table as report_table
 from tutelage_cli.report.page import document
@@ -23,7 +23,7 @@ RULE = (
 )
 
 
-def print_tables(console: Console, compared: Compared) -> None:
+def print_tables(console: Console, compared: RunComparison) -> None:
     """Print the tables."""
     arms = [arm for member in compared.members for arm in arms_of(member)]
     say_table(
@@ -43,7 +43,7 @@ def print_tables(console: Console, compared: Compared) -> None:
         say(console, note)
 
 
-def page(compared: Compared) -> str:
+def page(compared: RunComparison) -> str:
     """The HTML page."""
     arms = [arm for member in compared.members for arm in arms_of(member)]
     over = f"All arms. {report_table.caption(arms)}"
@@ -75,14 +75,14 @@ def page(compared: Compared) -> str:
     return document("Runs compared", names, [lead(compared), *compared.notes], parts)
 
 
-def lead(compared: Compared) -> str:
+def lead(compared: RunComparison) -> str:
     """The number of differences by verdict, as a sentence."""
     counts = Counter(one.verdict for one in compared.differences)
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     return f"Of {counts.total()} differences of test accuracy: {counted or 'none'}."
 
 
-def as_plain(compared: Compared, files: Mapping[str, Path]) -> dict[str, Any]:
+def as_plain(compared: RunComparison, files: Mapping[str, Path]) -> dict[str, Any]:
     """What is printed as JSON; docs/inspection.md lists the keys."""
     return {
         "runs": [
@@ -127,15 +127,15 @@ def _of_arm(results: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     }
 
 
-def _header(compared: Compared) -> list[str]:
+def _header(compared: RunComparison) -> list[str]:
     return ["Setting", *(member.name for member in compared.members)]
 
 
-def _differing(compared: Compared) -> list[tuple[str, ...]]:
+def _differing(compared: RunComparison) -> list[tuple[str, ...]]:
     return [(name, *values) for name, values in compared.differing.items()]
 
 
-def _curves(compared: Compared) -> str:
+def _curves(compared: RunComparison) -> str:
     # accuracy on other data does not belong into the same drawing
     groups: dict[str, list[Any]] = {}
     for member in compared.members:

@@ -37,7 +37,7 @@ CALLED = {HOLDS: "higher", FAILS: "lower"}
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class ComparedRun:
     """One of the runs that are compared."""
 
     name: str
@@ -73,17 +73,17 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class RunComparison:
     """The comparison of several runs."""
 
-    members: tuple[Member, ...]
+    members: tuple[ComparedRun, ...]
     differing: Mapping[str, tuple[str, ...]]
     """settings and versions that differ, by run"""
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
 
 
-def compare(folders: Sequence[Path]) -> Compared:
+def compare(folders: Sequence[Path]) -> RunComparison:
     """Compare runs."""
     real = [folder.resolve() for folder in folders]
     for place, folder in enumerate(real):
@@ -99,11 +99,12 @@ def compare(folders: Sequence[Path]) -> Compared:
         if fault:
             notes.append(f"{member.name} and {first.name} are not compared: {fault}.")
         else:
-            differences += _between(first, member)
-    return Compared(members, _differing(members), tuple(differences), tuple(notes))
+            for arm in [arm for arm in member.results if arm in first.results]:
+                differences += _paired(member, arm, first, arm)
+    return RunComparison(members, _differing(members), tuple(differences), tuple(notes))
 
 
-def arms_of(member: Member) -> tuple[Arm, ...]:
+def arms_of(member: ComparedRun) -> tuple[Arm, ...]:
     """The arms of a run as the table shows them."""
     untaught = member.results.get("untaught", {})
 
@@ -119,7 +120,7 @@ def arms_of(member: Member) -> tuple[Arm, ...]:
     return tuple(replace(arm, name=f"{member.name}: {name}") for name, arm in named.items())
 
 
-def unlike(one: Member, other: Member) -> str:
+def unlike(one: ComparedRun, other: ComparedRun) -> str:
     """Why two runs cannot be paired by seed."""
     if one.facts.get("data") != other.facts.get("data"):
         return "their data are not the same"
@@ -145,7 +146,7 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return [str(folder) for folder in folders]
 
 
-def _member(name: str, folder: Path) -> Member:
+def _member(name: str, folder: Path) -> ComparedRun:
     run = open_run(folder)
     if not any(run.finished.values()):
         raise UsageError(
@@ -161,10 +162,10 @@ def _member(name: str, folder: Path) -> Member:
         for arm, seeds in run.finished.items()
         for seed in seeds
     )
-    return Member(name, run, run_facts(folder), results, curves)
+    return ComparedRun(name, run, run_facts(folder), results, curves)
 
 
-def _unfinished(member: Member) -> list[str]:
+def _unfinished(member: ComparedRun) -> list[str]:
     if not member.run.missing:
         return []
     return [
@@ -173,7 +174,7 @@ def _unfinished(member: Member) -> list[str]:
     ]
 
 
-def _within(member: Member) -> Iterator[Difference]:
+def _within(member: ComparedRun) -> Iterator[Difference]:
     """Every arm less the untaught one, and taught ones less the best control of their seeds."""
     taught, controls = split_arms(member.results)
     for arm, own in member.results.items():
@@ -189,13 +190,9 @@ def _within(member: Member) -> Iterator[Difference]:
             yield from _paired(member, arm, member, best)
 
 
-def _between(first: Member, other: Member) -> Iterator[Difference]:
-    for arm in other.results:
-        if arm in first.results:
-            yield from _paired(other, arm, first, arm)
-
-
-def _paired(one: Member, arm: str, other: Member, baseline: str) -> Iterator[Difference]:
+def _paired(
+    one: ComparedRun, arm: str, other: ComparedRun, baseline: str
+) -> Iterator[Difference]:
     own, others = one.results[arm], other.results.get(baseline, {})
     seeds = sorted(own.keys() & others.keys())
     if not seeds:
@@ -225,7 +222,7 @@ def _difference(names: tuple[str, str], mean: float, tested: ComparisonResult) -
     )
 
 
-def _differing(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
+def _differing(members: Sequence[ComparedRun]) -> dict[str, tuple[str, ...]]:
     plain = [
         to_plain(dataclasses.replace(member.settings, noise=member.settings.noise_or_default))
         for member in members

@@ -63,17 +63,19 @@ class Labels:
     def __len__(self) -> int:
         return len(self.names)
 
-    def wrong_between(self, rows: Bool[np.ndarray, "N"] | None = None) -> tuple[int, int]:
+    def error_count_interval(
+        self, rows: Bool[np.ndarray, "N"] | None = None
+    ) -> tuple[int, int]:
         """Interval of the number of wrong labels among some, or all, by their draws."""
         import torch
 
-        from tutelage.crossfit import LabelErrors, wrong_between
+        from tutelage.crossfit import LabelErrors, error_count_interval
 
         assert self.wrong is not None
         each = torch.from_numpy(np.ascontiguousarray(self.wrong.T))
         only = None if rows is None else torch.from_numpy(np.ascontiguousarray(rows))
         errors = LabelErrors(each.mean(0), each, each.new_zeros(0, 0), 1.0)
-        return wrong_between(errors, only, level=LEVEL)
+        return error_count_interval(errors, only, level=LEVEL)
 
     def first_flagged(self, most: int) -> list[int]:
         """The rows of the flagged labels."""

@@ -38,7 +38,7 @@ def as_json(
 
 
 def _between(labels: Labels, rows: np.ndarray | None) -> list[int] | None:
-    return None if labels.wrong is None else list(labels.wrong_between(rows))
+    return None if labels.wrong is None else list(labels.error_count_interval(rows))
 
 
 def _right_between(labels: Labels) -> list[int] | None:

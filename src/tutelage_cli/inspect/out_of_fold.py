@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tutelage.crossfit import LabelErrors, label_errors, with_totals
+from tutelage.crossfit import LabelErrors, label_errors, match_error_counts
 from tutelage.crossfit.fold_settings import READABLE
 from tutelage.errors import UsageError
 from tutelage_cli.data.features.feature_set import FeatureSet
@@ -108,7 +108,7 @@ def _table_of(
     }
     errors = _joined([found[kind] for kind in counting])
     if DISTILLED in found:
-        errors = with_totals(found[DISTILLED], errors)
+        errors = match_error_counts(found[DISTILLED], errors)
     p = torch.stack([each[kind].train for kind in ranking])
     (like,) = students_of(run, BASE, job.seed)
     return replace(

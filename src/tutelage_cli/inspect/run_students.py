@@ -1,7 +1,5 @@
 """Which students of a run are inspected."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tutelage_cli.inspect.args import Inspect
@@ -23,14 +21,11 @@ def students_to_inspect(run: Run, args: Inspect) -> tuple[str, list[ExampleTable
     """The arm, empty for students of folds, its students, and notes on the run."""
     notes, wanted = _of_run(run), args.arm is None and args.by in ("auto", OUT_OF_FOLD)
     if wanted and (students := by_folds(run, args.seed)):
-        if args.by == OUT_OF_FOLD or _have_learned(students):
+        learned = float(np.mean([one.learned for one in students]))
+        if args.by == OUT_OF_FOLD or learned >= LEARNED:
             return "", students, notes
         notes = [*notes, FOLDS_BEHIND]
     return *_chosen(run, args), notes
-
-
-def _have_learned(students: Sequence[ExampleTable]) -> bool:
-    return float(np.mean([one.learned for one in students])) >= LEARNED
 
 
 def _chosen(run: Run, args: Inspect) -> tuple[str, list[ExampleTable]]:

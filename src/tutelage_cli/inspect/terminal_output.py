@@ -48,7 +48,8 @@ def columns(labels: Labels) -> list[str]:
     names = ["Text" if labels.texts is not None else "Example", "Given", "Predicted"]
     names += ["True"] if labels.true is not None else []
     names += ["P(wrong)" if labels.wrong is not None else "Weight", "Loss"]
-    names += [_span(labels)] if labels.epochs else []
+    if labels.epochs:
+        names.append(f"Epochs {', '.join(str(labels.epochs[n]) for n in _few(labels))}")
     names += ["Flagged"] if labels.flagged is not None else []
     return [*names, "By"] if labels.students.max() > 1 else names
 
@@ -132,8 +133,8 @@ def sentences(result: Inspection) -> Iterator[str]:
 def _by_probability(labels: Labels) -> Iterator[str]:
     assert labels.wrong is not None
     assert labels.flagged is not None
-    low, high = labels.wrong_between(labels.flagged)
-    least, most = labels.wrong_between()
+    low, high = labels.error_count_interval(labels.flagged)
+    least, most = labels.error_count_interval()
     count, total, sure = int(labels.flagged.sum()), len(labels), f"{100 * LEVEL:g}%"
     yield (
         f"Likely wrong: {count:,} of {total:,} labels, those that are more probably wrong than "
@@ -155,7 +156,3 @@ def _percent(share: float) -> str:
 def _few(labels: Labels) -> list[int]:
     last = len(labels.epochs) - 1
     return list(dict.fromkeys([0, last // 2, last]))
-
-
-def _span(labels: Labels) -> str:
-    return f"Epochs {', '.join(str(labels.epochs[n]) for n in _few(labels))}"

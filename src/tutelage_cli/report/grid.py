@@ -12,7 +12,7 @@ from tutelage_cli.report.channels import TOOLTIP, tooltip
 from tutelage_cli.report.interactive import WIDE, WIDTH, drawing
 from tutelage_cli.report.styles import BLUE, INK
 
-SAID = 12
+MOST_LABELLED = 12
 """largest number of columns with values written in the cells"""
 FAINTEST, STRONGEST = 0.03, 0.65
 """opacity of the cells of the lowest and of the highest value"""
@@ -55,11 +55,11 @@ def grid(matrix: Grid, *, mark: str, title: str) -> str:
     scale = alt.Scale(zero=False, nice=False, range=[FAINTEST, STRONGEST])
     shade = alt.FillOpacity("value:Q", legend=None, scale=scale)
     layers = [base.mark_rect(fill=BLUE).encode(fillOpacity=shade)]
-    if len(matrix.columns) <= SAID:
+    if len(matrix.columns) <= MOST_LABELLED:
         layers.append(
             base.mark_text(color=INK, fontSize=9.5, aria=False).encode(text="shown:N")
         )
-    wide = len(matrix.columns) > SAID and len(matrix.rows) > SAID
+    wide = len(matrix.columns) > MOST_LABELLED and len(matrix.rows) > MOST_LABELLED
     chart = alt.layer(*layers, data=alt.NamedData("rows")).properties(
         width=WIDE + 80 if wide else WIDTH,
         height=110 + max(16, 24 - len(matrix.rows) // 2) * len(matrix.rows),

@@ -14,7 +14,9 @@ TITLE = "The examples of lowest weight, one seed"
 def section(content: RunContent, name: str, *, anchor: str) -> str:
     """Weights as histogram, against loss and over epochs, and the examples of lowest weight."""
     examples = next((e for e in content.examples if e.arm == name and len(e.ids)), None)
-    body = _summary(examples) + _charts(content, name, examples, anchor)
+    text = distrust.summary(examples) if examples is not None else ""
+    body = elements.paragraph(text, style="summary")
+    body += _charts(content, name, examples, anchor)
     body += _distrusted(content, name, examples)
     control = any(a.teacher.startswith("none") for a in content.arms if a.name == name)
     title = f"Weights of labels: {name}" if control else f"Weights by the teacher: {name}"
@@ -23,11 +25,6 @@ def section(content: RunContent, name: str, *, anchor: str) -> str:
 
 def _weighs(curve: Curve) -> bool:
     return curve.weight_right is not None or curve.weight_wrong is not None
-
-
-def _summary(examples: Examples | None) -> str:
-    text = distrust.summary(examples) if examples is not None else ""
-    return elements.paragraph(text, style="summary")
 
 
 def _charts(content: RunContent, name: str, examples: Examples | None, anchor: str) -> str:

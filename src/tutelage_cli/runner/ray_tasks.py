@@ -31,7 +31,7 @@ GRACE = 60.0
 
 
 @dataclass(frozen=True)
-class Died:
+class WorkerFailure:
     """In place of a result: the process of a call died in every attempt."""
 
     error: str
@@ -71,7 +71,7 @@ class RayTasks:
         at_once: int | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> list[Any]:
-        """What a function returns for each tuple of arguments, or ``Died``.
+        """What a function returns for each tuple of arguments, or ``WorkerFailure``.
 
         A call that raises ends all others. None is the result of those that had not begun
         when they were to stop, or did not end within ``GRACE`` seconds.
@@ -104,7 +104,7 @@ class RayTasks:
             cause = error.cause  # the call's own exception, where it could be pickled
             raise cause if isinstance(cause, Exception) else error from error
         except died as error:
-            return Died(type(error).__name__)
+            return WorkerFailure(type(error).__name__)
         except errors.RayError as error:  # an exception that cannot be pickled, a full disk
             raise UsageError(f"--backend ray: {last_line(error)}") from error
 

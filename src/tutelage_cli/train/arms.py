@@ -10,7 +10,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from tutelage.augment import AutoAugment, Policy, RandAugment, TrivialAugment, UniformAugment
 from tutelage.commentaries import load_commentary
 from tutelage.errors import UsageError
-from tutelage.functional.taps import known_width
+from tutelage.functional.submodule_outputs import inferred_width
 from tutelage.losses.objectives import Objective, cross_entropy, expected_error
 from tutelage.losses.probability import Focal, GeneralisedCrossEntropy
 from tutelage.models import TwoBlockCNN, default_tap
@@ -77,7 +77,7 @@ def _margin_loss(student: nn.Module, data: Data, settings: TrainSettings) -> nn.
 def _internal_state(student: nn.Module, data: Data, settings: TrainSettings) -> nn.Module:
     tap = default_tap(student) if settings.tap is None else settings.tap
     try:
-        width = known_width(student, tap)
+        width = inferred_width(student, tap)
     except UsageError as error:
         raise UsageError(f"--tap {tap} with {student_name(settings, data)}: {error}") from error
     if width is None:

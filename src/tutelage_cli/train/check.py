@@ -15,8 +15,9 @@ from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.mapped import chunks
 from tutelage_cli.runner.workers import process_count
 from tutelage_cli.train.arms import build_tutor, device_of
-from tutelage_cli.train.controls.stages import CROSS_FITTED, ON_FOLDS
+from tutelage_cli.train.controls.job_stages import CROSS_FITTED, ON_FOLDS
 from tutelage_cli.train.data_parallel import TAKE_NONE
+from tutelage_cli.train.dry_run import dry_run
 from tutelage_cli.train.freeze import Notify
 from tutelage_cli.train.held_out import has_copies
 from tutelage_cli.train.material import (
@@ -30,8 +31,7 @@ from tutelage_cli.train.material import (
     with_notes,
 )
 from tutelage_cli.train.names import CONTROLS
-from tutelage_cli.train.parts import check_kind, kind_of
-from tutelage_cli.train.rehearsal import rehearse
+from tutelage_cli.train.read_data import check_kind, kind_of
 from tutelage_cli.train.settings import TrainSettings
 from tutelage_cli.train.step_seconds import seconds_of_step
 from tutelage_cli.train.students import kind, student_name
@@ -51,7 +51,7 @@ def check(
     """
     check_device(settings)
     check_kind(settings, data_kind := kind_of(settings))
-    rehearse(settings, data_kind)
+    dry_run(settings, data_kind)
     source = read_source(settings, notify)
     material = seed_material(source, settings, 0)
     streams = open_streams(material, settings, 0, device_of(settings))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tutelage.commentaries import Provenance, save_commentary
 from tutelage.distributed.groups import ALONE
-from tutelage.functional.taps import tapped
+from tutelage.functional.submodule_outputs import record_outputs
 from tutelage.losses.objectives import cross_entropy, logits_of, losses_of
 from tutelage.signals.dots import gradient_alignments
 from tutelage.storage.json_files import write_json
@@ -90,7 +90,7 @@ def evaluate(
     parts = []
     for batch in batches.whole(EVAL_BATCH_SIZE):
         prepared = prediction_batch(problem, batch)
-        with tapped(student, taps_of(tutor.teacher)) as features:
+        with record_outputs(student, taps_of(tutor.teacher)) as features:
             outputs = student(prepared.inputs)
         logits, losses = logits_of(outputs), losses_of(problem.objective, outputs, batch)
         observation = Observation(losses, logits, features, tutor.progress)

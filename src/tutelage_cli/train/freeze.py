@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.errors import UsageError
-from tutelage.models.backbones import Prepared
+from tutelage.models.backbones import PretrainedTransform
 from tutelage.models.sentence_vectors import sentence_vectors
 from tutelage.randomness import seeded
 from tutelage_cli.data.batches import statistics
@@ -76,7 +76,7 @@ def extractor(settings: TrainSettings, examples: ImageSet | TextSet) -> Extracto
         mean, std = (tuple(values.tolist()) for values in statistics(examples))
         backbone = backbone._replace(mean=mean, std=std)
     size = max(height, width)
-    before = Prepared(torch.zeros(channels), torch.ones(channels), backbone, size)
+    before = PretrainedTransform(torch.zeros(channels), torch.ones(channels), backbone, size)
     network = nn.Sequential(before, backbone.network).eval()
     preprocessing = f"{backbone.mean} {backbone.std} {before.side}"
     return Extractor(network, backbone.width, _digest(network, preprocessing))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tutelage.storage.checkpoint import name_damaged_file
-from tutelage_cli.train.controls.stages import epochs_of
+from tutelage_cli.train.controls.job_stages import epochs_of
 from tutelage_cli.train.evaluation import read_examples
 from tutelage_cli.train.example_history import HISTORY, read_example_history
 from tutelage_cli.train.job import Job

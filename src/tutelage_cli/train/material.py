@@ -36,7 +36,7 @@ from tutelage_cli.train.held_out import (
     split_off,
     without_copies,
 )
-from tutelage_cli.train.parts import check_kind, kind_of, read_data, read_other_source
+from tutelage_cli.train.read_data import check_kind, kind_of, read_data, read_other_source
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings, needs_label_file
 from tutelage_cli.train.students import Data, with_tokens
 

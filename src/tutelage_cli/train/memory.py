@@ -11,7 +11,7 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 FORGET_PEAK = "5"
 
 
-class Footprint:
+class PeakMemory:
     """Peak memory of training, above that in use before the student was built.
 
     On a GPU it is the memory that torch allocates. On the CPU it is the resident memory of the

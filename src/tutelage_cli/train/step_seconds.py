@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from tutelage.training.tutor import Tutor
-from tutelage_cli.train.controls.stages import steps_of
+from tutelage_cli.train.controls.job_stages import steps_of
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Source, Streams, open_streams, seed_material
 from tutelage_cli.train.settings import TrainSettings

@@ -40,7 +40,7 @@ from tutelage_cli.train.evaluation import Cost, accuracy, log_likelihood, write_
 from tutelage_cli.train.example_history import epochs_kept, record_step, write_example_history
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams, open_streams
-from tutelage_cli.train.memory import Footprint
+from tutelage_cli.train.memory import PeakMemory
 from tutelage_cli.train.plan import TrainingPlan, TrainState, seconds_now
 
 POLL_EVERY = 0.5
@@ -65,7 +65,7 @@ def train_student(job: Job, material: Material, stopped: Callable[[], bool]) -> 
         return True
     job.folder.mkdir(parents=True, exist_ok=True)
     job = with_chosen_rate(job)
-    footprint = Footprint(device_of(job.settings))
+    footprint = PeakMemory(device_of(job.settings))
     streams = open_streams(material, job.settings, job.seed, device_of(job.settings))
     try:
         plan = plan_of(ControlInputs(job, material, streams, stopped))
@@ -125,7 +125,7 @@ def _run_epochs(
     streams: Streams,
     state: TrainState,
     stopped: Callable[[], bool],
-    footprint: Footprint,
+    footprint: PeakMemory,
 ) -> bool:
     tutor = plan.tutor
     with _reporter(job, tutor) as reporter:
@@ -137,7 +137,8 @@ def _run_epochs(
             state.note_memory(footprint.peak())
             if finished:
                 _finish_epoch(job, plan, streams, state)
-                reporter.log(_epoch_numbers(state.history[-1]))
+                last = state.history[-1]
+                reporter.log({f"epoch/{k}": last[k] for k in LOGGED_KEYS if k in last})
             _save(job, tutor, state)
             if not finished:
                 return False
@@ -150,10 +151,6 @@ def _reporter(job: Job, tutor: Tutor) -> Reporter:
     step = tutor.steps + 1
     log = open_log(job.log, job.folder, group=job.run, title=job.title, step=step)
     return Reporter(tutor, log, every=job.log_every)
-
-
-def _epoch_numbers(entry: Mapping[str, float | int]) -> dict[str, float]:
-    return {f"epoch/{name}": entry[name] for name in LOGGED_KEYS if name in entry}
 
 
 def _train_epoch(

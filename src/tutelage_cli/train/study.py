@@ -15,13 +15,13 @@ from tutelage.errors import UsageError, first_few
 from tutelage.storage.atomic_files import name_in_error
 from tutelage.storage.json_files import write_json
 from tutelage_cli.runner.log_names import LogName
-from tutelage_cli.runner.ray_tasks import RESTARTS, Died, RayTasks, ray_tasks
+from tutelage_cli.runner.ray_tasks import RESTARTS, RayTasks, WorkerFailure, ray_tasks
 from tutelage_cli.runner.run_folder import exists, sweep
 from tutelage_cli.runner.trackers import prepare_log
 from tutelage_cli.runner.workers import handling, process_count, started_workers
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.controls.fold_check import check_folds
-from tutelage_cli.train.controls.stages import is_finished, reads_folds, training_stages
+from tutelage_cli.train.controls.job_stages import is_finished, reads_folds, training_stages
 from tutelage_cli.train.data_parallel import all_processes
 from tutelage_cli.train.display import Display
 from tutelage_cli.train.job import Job
@@ -116,7 +116,7 @@ def _train_on_cluster(
         died = [
             f"{job.title} ({end.error})"
             for job, end in zip(stage, ends, strict=True)
-            if isinstance(end, Died)
+            if isinstance(end, WorkerFailure)
         ]
         if died:
             raise UsageError(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from papers.data.streamed import Making
+from papers.data.streamed import BatchTransform
 from tests.cli.data.streams import WORKERS, Drawing, Numbered, ids, same, streamed
 from tests.trained import unchecked
 from tutelage.augment import crop_and_flip
@@ -45,7 +45,9 @@ def test_batches_are_those_of_the_same_images_in_memory(how):
     images = image_set()
     mean, std = statistics(images)
     memory = Batches(images, 4, 7, CollateImages(mean, std, augment), torch.device("cpu"))
-    stream = streamed(OneByOne(images), 4, 7, making=Making(augment, mean, std), **how)
+    stream = streamed(
+        OneByOne(images), 4, 7, transform=BatchTransform(augment, mean, std), **how
+    )
     assert len(stream) == len(memory)
     for number in (0, 1, 0):
         assert same(stream.epoch(number), memory.epoch(number))
@@ -178,7 +180,7 @@ WRONG = {
     "size": (lambda: streamed(Numbered(3), 0), "batch size is 0"),
     "workers": (lambda: streamed(Numbered(3), workers=-1), "workers is -1"),
     "ids": (lambda: streamed(Numbered(3), ids=torch.arange(2)), r"shape \(2,\).*\[3\]"),
-    "mean alone": (lambda: Making(mean=torch.ones(1)), "mean and std together"),
+    "mean alone": (lambda: BatchTransform(mean=torch.ones(1)), "mean and std together"),
     "no rows": (lambda: streamed(Numbered(3)).epoch(0, rows=torch.arange(0)), "at least one"),
     "rows": (lambda: streamed(Numbered(3)).epoch(0, rows=torch.arange(4)), "allowed: 0..2"),
     "no pair": (lambda: streamed(Given(torch.ones(1))).epoch(0), "example 0 is a Tensor"),
@@ -189,7 +191,7 @@ WRONG = {
     ),
     "floats as bytes": (
         lambda: streamed(
-            Numbered(3), making=Making(mean=torch.ones(1), std=torch.ones(1))
+            Numbered(3), transform=BatchTransform(mean=torch.ones(1), std=torch.ones(1))
         ).epoch(0),
         r"inputs are torch.float32, but mean and std are for torch.uint8",
     ),

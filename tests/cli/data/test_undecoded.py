@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from papers.data.published.imagenet import open_folder
-from papers.data.streamed import Making
+from papers.data.streamed import BatchTransform
 from tests.cli.data.folders import read_folders
 from tests.cli.data.streams import ids, same, streamed
 from tests.trained import pictures
@@ -29,7 +29,9 @@ def test_a_folders_batches_are_those_of_memory(pets, workers):
     split, test = open_folder(pets, channels=1)
     mean, std = statistics(whole.train)
     memory = Batches(whole.train, 5, 3, CollateImages(mean, std), torch.device("cpu"))
-    stream = streamed(split, 5, 3, making=Making(mean=mean, std=std), workers=workers)
+    stream = streamed(
+        split, 5, 3, transform=BatchTransform(mean=mean, std=std), workers=workers
+    )
     assert same(stream.epoch(2, 1), memory.epoch(2, 1))
     assert split.classes == whole.train.classes
     assert test is not None

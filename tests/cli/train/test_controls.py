@@ -60,9 +60,9 @@ from tutelage_cli.train.controls.folds import (
     read_out_of_fold,
     read_predictions,
 )
+from tutelage_cli.train.controls.job_stages import steps_of
 from tutelage_cli.train.controls.plan_parts import load_trained
 from tutelage_cli.train.controls.plans import plan_of
-from tutelage_cli.train.controls.stages import steps_of
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import open_streams, read_source, seed_material

@@ -17,7 +17,7 @@ from tests.clusters import RAY_WARNS, Nodes, for_nodes, require_ray, two_nodes
 from tests.trained import QUICK, assert_same_run, found, one_line, run, unfinished
 from tutelage.errors import MissingExtraError, UsageError
 from tutelage_cli.runner import ray_tasks as on_ray
-from tutelage_cli.runner.ray_tasks import Died, RayTasks, ray_tasks
+from tutelage_cli.runner.ray_tasks import RayTasks, WorkerFailure, ray_tasks
 
 pytestmark = RAY_WARNS
 BOTH = [*QUICK[:-1], "2"]
@@ -208,13 +208,13 @@ def test_what_a_call_raises_is_raised_here(tasks):
 def test_a_call_whose_process_dies_at_every_attempt_costs_no_other(tasks, monkeypatch):
     monkeypatch.setattr(on_ray, "RESTARTS", 1)
     died, fine = tasks.results(lambda kind: kind or fault("exit"), [("",), ("fine",)])
-    assert isinstance(died, Died)
+    assert isinstance(died, WorkerFailure)
     assert fine == "fine"
 
 
 @pytest.mark.usefixtures("nodes")
 def test_students_that_die_at_every_attempt_are_named(pets, tmp_path, monkeypatch):
-    died = [Died("NodeDiedError"), True]
+    died = [WorkerFailure("NodeDiedError"), True]
     monkeypatch.setattr(RayTasks, "results", lambda *_: died)
     out = tmp_path / "run"
     answer = run("train", pets, *QUICK, "--teacher", "focal", *RAY, "--out", out)

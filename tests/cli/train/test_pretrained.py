@@ -14,7 +14,13 @@ from torch import nn
 
 from tests.trained import QUICK, assert_same_run, one_line, pictures, run, unchecked
 from tutelage.errors import UsageError
-from tutelage.models.backbones import Backbone, Prepared, Sides, headless, load_weights
+from tutelage.models.backbones import (
+    Backbone,
+    ImageSizes,
+    PretrainedTransform,
+    headless,
+    load_weights,
+)
 from tutelage.models.catalogue import build_student
 from tutelage.models.torchvision_models import torchvision_model
 from tutelage_cli.data.batches import statistics
@@ -183,7 +189,7 @@ def test_images_come_to_a_network_as_its_weights_expect_them():
     mean, std = torch.tensor([0.3]), torch.tensor([0.2])
     theirs, spread = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)
     backbone = Backbone(nn.Identity(), 1, "", theirs, spread, None)
-    ready = Prepared(mean, std, backbone, 40)((pixels / 255 - 0.3) / 0.2)
+    ready = PretrainedTransform(mean, std, backbone, 40)((pixels / 255 - 0.3) / 0.2)
     for channel in range(3):
         expected = (pixels[:, 0] / 255 - theirs[channel]) / spread[channel]
         assert torch.allclose(ready[:, channel], expected, atol=1e-5)
@@ -193,9 +199,9 @@ def test_images_come_to_a_network_as_its_weights_expect_them():
     ("size", "side"), [(16, 96), (96, 96), (97, 128), (224, 224), (225, 224), (900, 224)]
 )
 def test_small_images_are_enlarged_and_large_ones_reduced(size, side):
-    assert Sides().of(size) == side
+    assert ImageSizes().of(size) == side
     backbone = Backbone(nn.Identity(), 1, "")
-    prepare = Prepared(torch.zeros(3), torch.ones(3), backbone, size)
+    prepare = PretrainedTransform(torch.zeros(3), torch.ones(3), backbone, size)
     assert prepare(torch.zeros(1, 3, size, size)).shape == (1, 3, side, side)
 
 

@@ -153,7 +153,9 @@ def test_the_final_student_trains_as_cross_fitting_says(how, monkeypatch) -> Non
     monkeypatch.setattr(plans, "with_checked", lambda *_: ("given labels", "index"))
     monkeypatch.setattr(plans, "on_posteriors", lambda *_: ("posteriors", "index"))
     monkeypatch.setattr(plans, "corrected", lambda _, table: ("corrected loss", "index", table))
-    monkeypatch.setattr(plans, "budgeted", lambda *args, weights: made.append((*args, weights)))
+    monkeypatch.setattr(
+        plans, "plain_training", lambda *args, weights: made.append((*args, weights))
+    )
     plans.PLANS["cross-fitted"](Inputs(1, labels))  # pyright: ignore[reportArgumentType]
     [(inputs, batches, index, seconds, objective, weights)] = made
     assert (inputs, batches, index, seconds) == (Inputs(2, labels), how, "index", 5.0)

@@ -11,15 +11,15 @@ from tutelage.models import MaskUNet, TwoBlockCNN, build_student
 from tutelage.teachers import (
     AttentionMask,
     Blending,
+    CombinedTeacher,
     Curriculum,
     InternalState,
     KeepOrDrop,
     LossWeigher,
     Mixup,
-    Permuted,
+    PermutationControl,
     RandomBlending,
     Shuffled,
-    Together,
 )
 
 
@@ -30,12 +30,12 @@ def _internal_state() -> InternalState:
 
 CASES = {
     "together": (
-        lambda: Together(Blending(3), LossWeigher()),
+        lambda: CombinedTeacher(Blending(3), LossWeigher()),
         ("How much of another image each class is shown", "How much an example counts"),
         "3 classes",
     ),
     "together on images": (
-        lambda: Together(
+        lambda: CombinedTeacher(
             AttentionMask(MaskUNet(1, width=8, levels=1), sigma=4.0),
             Curriculum(TwoBlockCNN(2, 1, 16)),
         ),
@@ -48,7 +48,7 @@ CASES = {
         "3 classes",
     ),
     "permuted masks": (
-        lambda: Permuted(AttentionMask(MaskUNet(1, width=8, levels=1), sigma=4.0)),
+        lambda: PermutationControl(AttentionMask(MaskUNet(1, width=8, levels=1), sigma=4.0)),
         ("Masks", "goes to other images"),
         "1 channels",
     ),
@@ -63,7 +63,7 @@ CASES = {
         "3 classes",
     ),
     "nothing drawn": (
-        lambda: Together(Mixup(3, alpha=1.0), LossWeigher()),
+        lambda: CombinedTeacher(Mixup(3, alpha=1.0), LossWeigher()),
         ("There is no chart of the teacher Mixup", "How much an example counts"),
         "3 classes",
     ),

@@ -15,7 +15,7 @@ from tests.fuzz.engine.plain import Loop
 from tests.fuzz.engine.taught import Noting, phi_of
 from tests.fuzz.outcomes import Outcome
 from tutelage.signals import NextStepLoss
-from tutelage.teachers import KeepOrDrop, SplitSampler, Together
+from tutelage.teachers import CombinedTeacher, KeepOrDrop, SplitSampler
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, as_prepared
 
@@ -118,7 +118,7 @@ def _chance(parts: Parts, phi: Phi, batch: Batch, weights: Tensor) -> Tensor:
             counts = parts.objective.counts
             drawn_of = p > 0 if counts is None else counts(batch.targets)
             return torch.where(weights > 0, p, 1 - p)[drawn_of].prod()
-        sampler = teacher.prepares if isinstance(teacher, Together) else teacher
+        sampler = teacher.prepares if isinstance(teacher, CombinedTeacher) else teacher
         assert isinstance(sampler, SplitSampler)
         q = sampler.logits.softmax(0)
         q = q if sampler.policy == "softmax" else (1 - q) / (len(q) - 1)

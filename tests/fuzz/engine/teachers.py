@@ -29,7 +29,7 @@ from tests.fuzz.engine.own_teachers import (
     sampler,
 )
 from tutelage.teachers import Blending, InternalState, KeepOrDrop, LossWeigher
-from tutelage.teachers import Together as BothOf
+from tutelage.teachers import CombinedTeacher as BothOf
 
 
 class Teacher(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from papers.framework.drawings import LONGEST, grid, image_rows, scatter, seen_through
+from papers.framework.drawings import LONGEST, apply_masks, grid, image_rows, scatter
 from papers.framework.figure import figure
 
 IMAGES = (torch.arange(2 * 3 * 8 * 4) % 256).to(torch.uint8).reshape(2, 3, 8, 4)
@@ -35,7 +35,7 @@ def test_images_are_kept_pixel_for_pixel_and_drawn_under_their_captions():
     masks = torch.ones(2, 1, 8, 4)
     masks[:, :, 4:] = 0
     rows = {"image": IMAGES, "mask": (255 * masks).byte()}
-    drawing = image_rows(rows | {"seen": seen_through(IMAGES, masks)}, ["cat", "<dog>"])
+    drawing = image_rows(rows | {"seen": apply_masks(IMAGES, masks)}, ["cat", "<dog>"])
     image, mask, seen = (decoded(drawing["rows"][name][1]) for name in drawing["rows"])
     given = IMAGES[1].permute(1, 2, 0).numpy()
     assert (image == given).all()

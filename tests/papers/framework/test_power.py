@@ -12,11 +12,11 @@ from papers.framework.power import (
     MOST_SEEDS,
     PAPERS,
     SEEN,
-    Needed,
+    SampleSize,
     deciding,
     judged_with_power,
-    needed,
     printed_effect,
+    sample_size,
     seconds_per_seed,
 )
 from papers.framework.results import evaluated, stored
@@ -47,7 +47,7 @@ def judged(*differences: float | None):
 
 def test_the_papers_effect_is_what_is_to_be_found():
     found = judged(0.1, -0.2, 0.3)
-    need = needed(found, 0.2, SECONDS)
+    need = sample_size(found, 0.2, SECONDS)
     assert found.spread is not None
     assert need is not None
     _, source, _, seeds, fewest, most, hours = need
@@ -65,7 +65,7 @@ def test_the_effect_seen_counts_where_none_is_printed_or_the_papers_would_have_b
     printed,
 ):
     found = judged(0.1, -0.2, 0.3)
-    need = needed(found, printed, SECONDS)
+    need = sample_size(found, printed, SECONDS)
     assert need is not None
     assert (need.source, need.effect, need.printed) == (SEEN, found.mean, printed)
     assert found.spread is not None
@@ -79,13 +79,13 @@ def test_the_effect_seen_counts_where_none_is_printed_or_the_papers_would_have_b
 
 def test_more_seeds_or_hours_than_the_bounds_cannot_be_decided_here():
     near, far = judged(1.0, -1.0, 0.05), judged(1.0, -1.0, 0.5)
-    seeds = needed(near, None, SECONDS)
+    seeds = sample_size(near, None, SECONDS)
     assert seeds is not None
     assert seeds.seeds is not None
     assert seeds.seeds > MOST_SEEDS
     assert judged_with_power(near, None, SECONDS)["verdict"] == UNDECIDABLE
     assert judged_with_power(far, None, SECONDS)["verdict"] == UNDECIDED
-    hours = needed(far, None, SECONDS)
+    hours = sample_size(far, None, SECONDS)
     assert hours is not None
     assert hours.hours is not None
     dear = SECONDS * (MOST_HOURS + 1) / hours.hours
@@ -174,7 +174,7 @@ def claim(verdict: str, *each: tuple[str, float, int | None]) -> dict:
             {
                 "verdict": one,
                 "p": p,
-                "needed": None if s == 0 else Needed(1.0, SEEN, None, s, *limits)._asdict(),
+                "needed": None if s == 0 else SampleSize(1.0, SEEN, None, s, *limits)._asdict(),
             }
             for one, p, s in each
         ],

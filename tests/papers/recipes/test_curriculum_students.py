@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from papers.raghu2021commentaries import curriculum_cifar
 from papers.raghu2021commentaries.curriculum_cifar import CIFAR10 as RECIPE
-from papers.raghu2021commentaries.curriculum_cifar import PLACES, Pupil, taught
+from papers.raghu2021commentaries.curriculum_cifar import PLACES, StudentSettings, taught
 
 pytestmark = pytest.mark.usefixtures("real_data")
 CPU = torch.device("cpu")
 N = 2
-SMALL = replace(RECIPE.settings["smoke"], pupils=(Pupil("cnn", 2 * N),) * 3, looks=4)
+SMALL = replace(RECIPE.settings["smoke"], pupils=(StudentSettings("cnn", 2 * N),) * 3, looks=4)
 
 
 class Level(nn.Module):

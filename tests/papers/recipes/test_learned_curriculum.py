@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from papers.raghu2021commentaries.curriculum_cifar import Course, learned
+from papers.raghu2021commentaries.curriculum_cifar import CurriculumSettings, learned
 from tutelage.models import TwoBlockCNN
 from tutelage.teachers import Curriculum
 from tutelage_cli.data.batches import Batches, CollateImages
@@ -24,7 +24,7 @@ def batches(size: int) -> Batches:
 
 @pytest.mark.parametrize("new_start", [True, False])
 def test_students_that_do_not_move_differ_only_by_their_start(new_start):
-    course = Course(steps=1, batch=4, lr=0.0, teacher_steps=3, new_start=new_start)
+    course = CurriculumSettings(steps=1, batch=4, lr=0.0, teacher_steps=3, new_start=new_start)
     curriculum = Curriculum(TwoBlockCNN(2, 1, SIDE))
     judge = next(batches(12).whole(12))
     losses = [float(e.held_out_loss) for e in learned(curriculum, course, batches(4), judge)]
@@ -33,7 +33,7 @@ def test_students_that_do_not_move_differ_only_by_their_start(new_start):
 
 
 def test_the_curriculum_moves_after_every_student():
-    course = Course(steps=2, batch=4, lr=1e-2, teacher_steps=2)
+    course = CurriculumSettings(steps=2, batch=4, lr=1e-2, teacher_steps=2)
     network, judge = TwoBlockCNN(2, 1, SIDE), next(batches(12).whole(12))
     seen = [network.fc.weight.detach().clone()]
     for episode in learned(Curriculum(network), course, batches(4), judge):

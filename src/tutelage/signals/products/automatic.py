@@ -37,9 +37,14 @@ class Automatic(DotProducts):
         return exact_dots(problem, start, observed.prepared, step, v)
 
     def mixed(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher_params: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone."""
-        if only_weighs(problem, problem.prepare(phi, step.batch)):
-            return Alignment().mixed(problem, state, phi, step, v)
-        return DoubleBackward().mixed(problem, state, phi, step, v)
+        if only_weighs(problem, problem.prepare(teacher_params, step.batch)):
+            return Alignment().mixed(problem, state, teacher_params, step, v)
+        return DoubleBackward().mixed(problem, state, teacher_params, step, v)

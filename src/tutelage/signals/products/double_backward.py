@@ -25,18 +25,22 @@ class DoubleBackward(Product):
     """
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher_params: Params, step: Step
     ) -> "GradientGraph":
         """The step's gradient with its graph."""
         theta = leaves(state.params)
-        loss, buffers = problem.training_loss(state._replace(params=theta), phi, step)
+        loss, buffers = problem.training_loss(
+            state._replace(params=theta), teacher_params, step
+        )
         with autocast_to(step.batch.autocast, loss.device):
             attached = reached_grad(loss, theta, create_graph=True)
         problem.student.require_second_derivatives(attached)
         processes, own = problem.processes, detached(attached)
         gradient = all_reduce_gradients(processes, own, {k: theta[k] for k in step.settings})
         student = problem.student
-        return GradientGraph(attached, theta, phi, buffers, gradient, processes, student)
+        return GradientGraph(
+            attached, theta, teacher_params, buffers, gradient, processes, student
+        )
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class GradientGraph:
 
     attached: Params
     theta: Params
-    phi: Params
+    teacher_params: Params
     buffers: Params
     """the student's buffers after the step"""
     gradient: Params
@@ -56,14 +60,14 @@ class GradientGraph:
     def mixed_and_hessian(self, v: Params) -> tuple[Params, Params]:
         """Both products in one backward pass."""
         self.student.require(require_hessian)
-        named = {f"teacher/{k}": p for k, p in self.phi.items()}
+        named = {f"teacher/{k}": p for k, p in self.teacher_params.items()}
         grads = self._backward(v, named | self.theta)
-        mixed = {k: grads[f"teacher/{k}"] for k in self.phi}
+        mixed = {k: grads[f"teacher/{k}"] for k in self.teacher_params}
         return mixed, self.processes.all_reduce_params({k: grads[k] for k in self.theta})
 
     def mixed(self, v: Params) -> Params:
         """``M v`` alone."""
-        return self._backward(v, self.phi)
+        return self._backward(v, self.teacher_params)
 
     def hessian(self, v: Params) -> Params:
         """``H v`` alone."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UsageError
 from tutelage.functional.trees import grads_of_both, inner, leaves, plus
-from tutelage.precision import wide
+from tutelage.precision import upcast
 from tutelage.signals.products.product import Product
 from tutelage.signals.products.training_loss import Loss, LossNearStudent, loss_near
 from tutelage.types import Params, Step, StudentState
@@ -44,11 +44,11 @@ class FiniteDifference(Product):
         return True
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher_params: Params, step: Step
     ) -> "Differences":
         """The step's gradient."""
-        theta = {k: wide(p.detach()) for k, p in state.params.items()}  # not in half
-        near = loss_near(problem, state, theta, phi, step)
+        theta = {k: upcast(p.detach()) for k, p in state.params.items()}  # not in half
+        near = loss_near(problem, state, theta, teacher_params, step)
         return Differences(**vars(near), how=self)
 
 
@@ -64,7 +64,7 @@ class Differences(LossNearStudent):
         norm = float(inner(known, known).sqrt()) if known else 0.0
         if norm == 0.0:
             zeros = {k: torch.zeros_like(p) for k, p in self.theta.items()}
-            return {k: torch.zeros_like(p) for k, p in self.phi.items()}, zeros
+            return {k: torch.zeros_like(p) for k, p in self.teacher_params.items()}, zeros
         near = self._difference(known, self.how.size / norm)
         far = self._difference(known, 2 * self.how.size / norm)
         near = near[0], self.processes.all_reduce_params(near[1])
@@ -86,22 +86,26 @@ class Differences(LossNearStudent):
     def _cancels(self) -> bool:
         # the teacher has no effect on the loss, such as the weight of a batch's only row: M v
         # is zero, and its differences are rounding
-        theta, phi = leaves(self.theta), leaves(self.phi)
-        loss = self.loss(theta, phi)
-        found = self.processes.all_reduce_params(grads_of_both(loss, theta, phi)[1])
+        theta, teacher_params = leaves(self.theta), leaves(self.teacher_params)
+        loss = self.loss(theta, teacher_params)
+        found = self.processes.all_reduce_params(grads_of_both(loss, theta, teacher_params)[1])
         total = float(self.processes.all_reduce(loss.detach()).abs())
         return _norm(found) <= 10 * torch.finfo(loss.dtype).eps * total
 
     def _difference(self, v: Params, scale: float) -> tuple[Params, Params]:
-        up_theta, up_phi = gradients(self.loss, plus(self.theta, v, scale), self.phi)
-        down_theta, down_phi = gradients(self.loss, plus(self.theta, v, -scale), self.phi)
-        return _slope(up_phi, down_phi, scale), _slope(up_theta, down_theta, scale)
+        up_theta, up_teacher = gradients(
+            self.loss, plus(self.theta, v, scale), self.teacher_params
+        )
+        down_theta, down_teacher = gradients(
+            self.loss, plus(self.theta, v, -scale), self.teacher_params
+        )
+        return _slope(up_teacher, down_teacher, scale), _slope(up_theta, down_theta, scale)
 
 
-def gradients(loss: Loss, theta: Params, phi: Params) -> tuple[Params, Params]:
+def gradients(loss: Loss, theta: Params, teacher_params: Params) -> tuple[Params, Params]:
     """Gradients of a loss in student and teacher, detached."""
-    theta, phi = leaves(theta), leaves(phi)
-    return grads_of_both(loss(theta, phi), theta, phi)
+    theta, teacher_params = leaves(theta), leaves(teacher_params)
+    return grads_of_both(loss(theta, teacher_params), theta, teacher_params)
 
 
 def disagreement(a: Params, b: Params) -> float:

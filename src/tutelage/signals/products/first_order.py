@@ -35,18 +35,27 @@ class FirstOrder(Product):
         return False
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher_params: Params, step: Step
     ) -> "WithoutHessian":
         """The step's gradient at a student."""
-        if phi:
-            return WithoutHessian(self.exact.linearise(problem, state, phi, step), state)
-        return WithoutHessian(DetachedGradient(*problem.gradient(state, phi, step)), state)
+        if teacher_params:
+            return WithoutHessian(
+                self.exact.linearise(problem, state, teacher_params, step), state
+            )
+        return WithoutHessian(
+            DetachedGradient(*problem.gradient(state, teacher_params, step)), state
+        )
 
     def mixed(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher_params: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone."""
-        return self.exact.mixed(problem, state, phi, step, v)
+        return self.exact.mixed(problem, state, teacher_params, step, v)
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ class ForwardOverReverse(Product):
     """
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher_params: Params, step: Step
     ) -> "AlongDirections":
         """The step's gradient."""
-        near = loss_near(problem, state, detached(state.params), phi, step)
+        near = loss_near(problem, state, detached(state.params), teacher_params, step)
         return AlongDirections(**vars(near))
 
 
@@ -44,13 +44,15 @@ class AlongDirections(LossNearStudent):
         with named_operators("derivative in forward mode", _INSTEAD), dual_level():
             moving = {k: p.detach().requires_grad_() for k, p in self.theta.items()}
             theta = {k: make_dual(p, v[k]) if k in v else p for k, p in moving.items()}
-            phi = leaves(self.phi)
-            named = {f"teacher/{k}": p for k, p in phi.items()}
+            teacher_params = leaves(self.teacher_params)
+            named = {f"teacher/{k}": p for k, p in teacher_params.items()}
             # with a graph, torch takes the gradient's formulas that have a forward mode
-            grads = named_grad(self.loss(theta, phi), named | theta, create_graph=True)
+            grads = named_grad(
+                self.loss(theta, teacher_params), named | theta, create_graph=True
+            )
             found = {k: unpack_dual(g).tangent for k, g in grads.items()}
             slopes = {
                 k: torch.zeros_like(grads[k]) if t is None else t for k, t in found.items()
             }
         hessian = self.processes.all_reduce_params({k: slopes[k].detach() for k in self.theta})
-        return {k: slopes[f"teacher/{k}"].detach() for k in self.phi}, hessian
+        return {k: slopes[f"teacher/{k}"].detach() for k in self.teacher_params}, hessian

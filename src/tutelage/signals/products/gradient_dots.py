@@ -17,7 +17,7 @@ from tutelage.per_example import (
     forward_dots,
 )
 from tutelage.per_example.units import shares_statistics
-from tutelage.precision import FULL, wide
+from tutelage.precision import FULL, upcast
 from tutelage.signals.products.row_dots import (
     DotProducts,
     losses_function,
@@ -100,16 +100,21 @@ class Alignment(DotProducts):
                 return central_dots(losses, params, v)
             case "one-sided":
                 with torch.no_grad():
-                    here = losses({k: wide(p) for k, p in params.items()})
+                    here = losses({k: upcast(p) for k, p in params.items()})
                 return forward_difference_dots(losses, params, v, here, CLOSE)
             case _:
                 return ghost(problem, losses, params, v, rows)
 
     def mixed(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher_params: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone."""
-        prepared = problem.prepare(phi, step.batch)
+        prepared = problem.prepare(teacher_params, step.batch)
         if not only_weighs(problem, prepared):
             raise UnsupportedStudentError(
                 f"{type(problem.teacher).__name__} does more than weigh examples, so dot "
@@ -121,7 +126,7 @@ class Alignment(DotProducts):
             with torch.no_grad():
                 losses({})
         dots = self._dots(problem, losses, state.params, v, len(prepared.ids))
-        return mixed_from_dots(problem, phi, step, prepared, observations[0], dots)
+        return mixed_from_dots(problem, teacher_params, step, prepared, observations[0], dots)
 
 
 def ghost(
@@ -150,9 +155,9 @@ def one_sided(
     the step was in half precision, whose losses are no good for differences.
     """
     prepared, here = observed.prepared, observed.observation.losses
-    half = prepared.autocast != FULL or any(p.dtype != wide(p).dtype for p in v.values())
+    half = prepared.autocast != FULL or any(p.dtype != upcast(p).dtype for p in v.values())
     losses, _ = losses_function(problem, start, prepared._replace(autocast=FULL), step)
     if half:
         with torch.no_grad():
-            here = losses({k: wide(p) for k, p in start.params.items()})
+            here = losses({k: upcast(p) for k, p in start.params.items()})
     return forward_difference_dots(losses, start.params, v, here, CLOSE)

@@ -58,25 +58,30 @@ class Product:
         return False
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher_params: Params, step: Step
     ) -> Linearised:
         """The gradient of a step from a student, the teacher's parameters requiring grad."""
         raise NotImplementedError
 
     def mixed(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step, v: Params
+        self,
+        problem: BilevelProblem,
+        state: StudentState,
+        teacher_params: Params,
+        step: Step,
+        v: Params,
     ) -> Params:
         """``M v`` alone, which may be cheaper."""
-        return self.linearise(problem, state, phi, step).mixed(v)
+        return self.linearise(problem, state, teacher_params, step).mixed(v)
 
     def mixed_of_step(
         self,
         problem: BilevelProblem,
         start: StudentState,
-        phi: Params,
+        teacher_params: Params,
         step: Step,
         v: Params,
         observed: StepObservation | None,  # noqa: ARG002 - a hook
     ) -> Params:
         """``M v`` of a real step, from its own passes where the method reads them."""
-        return self.mixed(problem, start, phi, step, v)
+        return self.mixed(problem, start, teacher_params, step, v)

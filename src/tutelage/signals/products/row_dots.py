@@ -42,16 +42,16 @@ class DotProducts(Product):
         return False
 
     def linearise(
-        self, problem: BilevelProblem, state: StudentState, phi: Params, step: Step
+        self, problem: BilevelProblem, state: StudentState, teacher_params: Params, step: Step
     ) -> GradientGraph:
         """The step's gradient with its graph."""
-        return DoubleBackward().linearise(problem, state, phi, step)
+        return DoubleBackward().linearise(problem, state, teacher_params, step)
 
     def dots_of_step(
         self,
         problem: BilevelProblem,
         start: StudentState,
-        phi: Params,
+        teacher_params: Params,
         step: Step,
         v: Params,
         observed: StepObservation,
@@ -62,7 +62,7 @@ class DotProducts(Product):
         recorded = observed.recorded
         # another process may have recorded its rows where this one has not: both send a message
         if recorded is not None or problem.processes.size > 1:
-            coefficients = row_coefficients(problem, phi, step, observed)
+            coefficients = row_coefficients(problem, teacher_params, step, observed)
             if recorded is not None:
                 try:
                     return recorded_dots(recorded, coefficients, v, weighted_only=weighted_only)
@@ -74,17 +74,19 @@ class DotProducts(Product):
         self,
         problem: BilevelProblem,
         start: StudentState,
-        phi: Params,
+        teacher_params: Params,
         step: Step,
         v: Params,
         observed: StepObservation | None,
     ) -> Params:
         """``M v`` of a real step, from its dot products where the teacher only weighs."""
-        if observed is None or not only_weighs(problem, problem.prepare(phi, step.batch)):
-            return self.mixed(problem, start, phi, step, v)
-        dots = self.dots_of_step(problem, start, phi, step, v, observed)
+        if observed is None or not only_weighs(
+            problem, problem.prepare(teacher_params, step.batch)
+        ):
+            return self.mixed(problem, start, teacher_params, step, v)
+        dots = self.dots_of_step(problem, start, teacher_params, step, v, observed)
         return mixed_from_dots(
-            problem, phi, step, observed.prepared, observed.observation, dots
+            problem, teacher_params, step, observed.prepared, observed.observation, dots
         )
 
 
@@ -98,15 +100,15 @@ def exact_dots(
 
 def mixed_from_dots(
     problem: BilevelProblem,
-    phi: Params,
+    teacher_params: Params,
     step: Step,
     prepared: PreparedBatch,
     observation: Observation,
     dots: Tensor,
 ) -> Params:
     """``M v`` of a teacher that only weighs, from the dot products of rows [L]."""
-    weights = problem.weights(phi, prepared, observation, step.batch.seed)
-    return named_grad(problem.reduce(dots, weights, prepared), phi)
+    weights = problem.weights(teacher_params, prepared, observation, step.batch.seed)
+    return named_grad(problem.reduce(dots, weights, prepared), teacher_params)
 
 
 def only_weighs(problem: BilevelProblem, prepared: PreparedBatch) -> bool:
@@ -135,10 +137,8 @@ def losses_function(
         moved = state._replace(params=state.params | params)
         observation, _ = problem.observe(moved, prepared, step)
         features = {k: unpack_dual(f).primal for k, f in observation.features.items()}
-        values, logits = (
-            unpack_dual(observation.losses).primal,
-            unpack_dual(observation.logits).primal,
-        )
+        values = unpack_dual(observation.losses).primal
+        logits = unpack_dual(observation.logits).primal
         observations.append(detach(Observation(values, logits, features, step.progress)))
         return observation.losses
 
@@ -146,11 +146,11 @@ def losses_function(
 
 
 def row_coefficients(
-    problem: BilevelProblem, phi: Params, step: Step, observed: StepObservation
+    problem: BilevelProblem, teacher_params: Params, step: Step, observed: StepObservation
 ) -> Tensor:
     """The derivative of the weighted loss with respect to each row's loss."""
     prepared, observation = observed.prepared, observed.observation
-    weights = problem.weights(detached(phi), prepared, observation, step.batch.seed)
+    weights = problem.weights(detached(teacher_params), prepared, observation, step.batch.seed)
     losses = observation.losses.detach().requires_grad_()
     return torch.autograd.grad(problem.reduce(losses, weights, prepared), losses)[0]
 

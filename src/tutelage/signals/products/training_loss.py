@@ -24,7 +24,7 @@ class LossNearStudent:
 
     loss: Loss
     theta: Params
-    phi: Params
+    teacher_params: Params
     gradient: Params
     """dL/dtheta of what the step moves, for the parameters that the loss reaches"""
     buffers: Params
@@ -45,20 +45,26 @@ class LossNearStudent:
 
 
 def loss_near(
-    problem: BilevelProblem, state: StudentState, theta: Params, phi: Params, step: Step
+    problem: BilevelProblem,
+    state: StudentState,
+    theta: Params,
+    teacher_params: Params,
+    step: Step,
 ) -> LossNearStudent:
     """The training loss near a student's parameters, with the step's gradient there."""
     problem.student.require(require_hessian)
-    loss, buffers = loss_function(problem, state, phi, step)
+    loss, buffers = loss_function(problem, state, teacher_params, step)
     # the gradient of what the step moves; it may depend on what an earlier step moved
-    phi, processes = detached(phi), problem.processes
+    teacher_params, processes = detached(teacher_params), problem.processes
     moved = leaves({k: theta[k] for k in step.settings})
-    here = all_reduce_gradients(processes, reached_grad(loss(moved, phi), moved), moved)
-    return LossNearStudent(loss, theta, phi, here, buffers, processes)
+    here = all_reduce_gradients(
+        processes, reached_grad(loss(moved, teacher_params), moved), moved
+    )
+    return LossNearStudent(loss, theta, teacher_params, here, buffers, processes)
 
 
 def loss_function(
-    problem: BilevelProblem, state: StudentState, phi: Params, step: Step
+    problem: BilevelProblem, state: StudentState, teacher_params: Params, step: Step
 ) -> tuple[Loss, Params]:
     """The training loss near a student, with fixed inputs of ``weigh``.
 
@@ -66,11 +72,13 @@ def loss_function(
     gradient; they do see what the teacher prepared for this step.
     """
     with torch.no_grad():
-        here, buffers = problem.observe(state, problem.prepare(phi, step.batch), step)
+        here, buffers = problem.observe(
+            state, problem.prepare(teacher_params, step.batch), step
+        )
     fixed = detach(here)
 
-    def loss(theta: Params, phi: Params) -> Tensor:
-        prepared = problem.prepare(phi, step.batch)
+    def loss(theta: Params, teacher_params: Params) -> Tensor:
+        prepared = problem.prepare(teacher_params, step.batch)
         observation, _ = problem.observe(
             state._replace(params=state.params | theta), prepared, step
         )
@@ -79,8 +87,10 @@ def loss_function(
             if weights_attached(problem.teacher)
             else problem.teacher_observation(state, prepared, step, fixed)
         )
-        losses = problem.row_losses(phi, prepared, observation, step.batch.seed)
-        weights = problem.weights(phi, prepared, visible, step.batch.seed, attached=True)
+        losses = problem.row_losses(teacher_params, prepared, observation, step.batch.seed)
+        weights = problem.weights(
+            teacher_params, prepared, visible, step.batch.seed, attached=True
+        )
         return problem.reduce(losses, weights, prepared)
 
     return loss, buffers

@@ -12,14 +12,14 @@ from tutelage.storage.json_files import write_error, write_json
 from tutelage_cli.inspect.args import Inspect, require_free
 from tutelage_cli.inspect.findings import Inspection
 from tutelage_cli.inspect.fix.corrections import Counts, corrected, require_flagged
-from tutelage_cli.inspect.fix.written import write_fixed
+from tutelage_cli.inspect.fix.write_files import write_fixed
 from tutelage_cli.train.report_content import command_line
 
 FACTS = "fix.json"
 """what was done, beside the tables"""
 
 
-class Fixed(NamedTuple):
+class FixResult(NamedTuple):
     """What was written."""
 
     folder: Path
@@ -32,7 +32,7 @@ class Fixed(NamedTuple):
         return {"folder": str(self.folder), "train": self.train, **self.counts._asdict()}
 
 
-def fix(args: Inspect, inspection: Inspection) -> Fixed:
+def fix(args: Inspect, inspection: Inspection) -> FixResult:
     """Write the data of an inspected run without the flagged labels to ``args.fix``."""
     assert args.fix is not None
     assert inspection.run is not None
@@ -60,10 +60,10 @@ def fix(args: Inspect, inspection: Inspection) -> Fixed:
     except OSError as error:
         then = "or name another folder with --fix"
         raise UsageError(write_error(error, out, then)) from error
-    return Fixed(out, data.counts, train)
+    return FixResult(out, data.counts, train)
 
 
-def sentences(fixed: Fixed) -> list[str]:
+def sentences(fixed: FixResult) -> list[str]:
     """What was done, for the terminal."""
     counts = fixed.counts
     if counts.dropped or not counts.flagged:

@@ -37,7 +37,7 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Corrected:
+class CorrectedData:
     """The data of a run as they are written anew."""
 
     train: Data
@@ -48,7 +48,7 @@ class Corrected:
     counts: Counts
 
 
-def corrected(labels: Labels, settings: TrainSettings, by: FixBy) -> Corrected:
+def corrected(labels: Labels, settings: TrainSettings, by: FixBy) -> CorrectedData:
     """Read the data again and take out, or replace, the labels that are flagged."""
     assert labels.flagged is not None
     splits = read_source(replace(settings, freeze=TrainSettings.freeze)).splits
@@ -76,7 +76,7 @@ def corrected(labels: Labels, settings: TrainSettings, by: FixBy) -> Corrected:
     dropped = len(flagged) if by == "drop" else 0
     right = _right(labels, flagged, by)
     counts = Counts(len(flagged), dropped, replaced, kept, len(fixed), len(places), right)
-    return Corrected(fixed, test, train, counts)
+    return CorrectedData(fixed, test, train, counts)
 
 
 def require_flagged(inspection: Inspection) -> None:

@@ -53,7 +53,9 @@ class ParquetTable:
             for file, opened_file in zip(files, opened, strict=True)
         ]
         try:
-            self._table = pa.concat_tables([parts[0], *(_as(parts[0], p) for p in parts[1:])])
+            schema = parts[0].schema
+            parts[1:] = [p.select(schema.names).cast(schema) for p in parts[1:]]
+            self._table = pa.concat_tables(parts)
         except (pa.ArrowException, KeyError) as error:
             raise UsageError(
                 f"{files[0]} and files beside it have other columns each "
@@ -86,10 +88,6 @@ class ParquetTable:
 
 
 Table = CsvTable | ParquetTable
-
-
-def _as(first: pa.Table, other: pa.Table) -> pa.Table:
-    return other.select(first.schema.names).cast(first.schema)
 
 
 def write_csv(file: Path, columns: Mapping[str, Sequence[Any]]) -> None:

@@ -7,6 +7,11 @@ from tutelage.crossfit import FoldTraining, StagePredictions
 from tutelage.crossfit.fold_settings import FoldSettings
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage_cli.train.arms import build_tutor
+from tutelage_cli.train.controls.control_batches import (
+    RelabelledBatches,
+    RepeatedBatches,
+    batches_like,
+)
 from tutelage_cli.train.controls.folds import (
     CHECKPOINTS,
     DISTILLED,
@@ -24,10 +29,8 @@ from tutelage_cli.train.controls.folds import (
     tried_by,
 )
 from tutelage_cli.train.controls.plan_parts import load_trained, rates_of
-from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
 from tutelage_cli.train.controls.tuning import ControlInputs
 from tutelage_cli.train.example_history import ExampleIndex, example_index
-from tutelage_cli.train.job import Job
 from tutelage_cli.train.plan import BatchSource, TrainingPlan, TrainState
 
 
@@ -55,9 +58,10 @@ def _of_stage(inputs: ControlInputs) -> TrainingPlan:
     training = data.trainings(settings, _before(inputs, job.arm))[job.fold]
     plan = _plan_of(inputs, training)
     if training.is_trial:  # the chosen one, which is trained: no epoch is left
-        return _continued(replace(plan, rates=()), chosen_trial(job))
+        load_trained(plan.tutor, chosen_trial(job))
+        return replace(plan, rates=())
     if training.start:
-        return _continued(plan, job.with_arm(PLAIN, job.fold))
+        load_trained(plan.tutor, job.with_arm(PLAIN, job.fold))
     return plan
 
 
@@ -83,7 +87,9 @@ def _plan_of(inputs: ControlInputs, training: FoldTraining) -> TrainingPlan:
     if len(examples) < len(rows):
         checked = material.held_out.rows(rows[rows >= count] - count)
         examples = examples.concatenated(checked)
-    batches = Targeted(batches_like(inputs.streams.train, examples), training.targets[rows])
+    batches = RelabelledBatches(
+        batches_like(inputs.streams.train, examples), training.targets[rows]
+    )
     index, settings = example_index(examples, None), training.settings
     return _plan(inputs, batches, index, settings, training.objective, fold_seed(inputs.job))
 
@@ -98,19 +104,13 @@ def _plan(
 ) -> TrainingPlan:
     """Train in parts, between which the learning rate decays however short they are."""
     steps = of_folds.steps(len(batches) * inputs.job.settings.epochs)
-    batches = Repeated(batches, max(1, round(steps / CHECKPOINTS)))
+    batches = RepeatedBatches(batches, max(1, round(steps / CHECKPOINTS)))
     decay = of_folds.decay_factor * inputs.job.settings.weight_decay
     settings = replace(inputs.job.settings, epochs=CHECKPOINTS, weight_decay=decay)
     total = len(batches) * CHECKPOINTS
     train = inputs.material.train
     tutor = build_tutor("untaught", seed, train, settings, total, objective=objective)
     return TrainingPlan(tutor, batches, rates_of(settings), index)
-
-
-def _continued(plan: TrainingPlan, before: Job) -> TrainingPlan:
-    """Start from where another student ended."""
-    load_trained(plan.tutor, before)
-    return plan
 
 
 FOLD_PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {

@@ -149,10 +149,8 @@ def write_out_of_fold(
 ) -> None:
     """Write what a fold's student predicts, and its result."""
     own_fold = folds_of(material, job) == fold_of(job)
-    ours, given = (
-        predict_probabilities(tutor, streams.train)[own_fold],
-        material.train.labels[own_fold],
-    )
+    ours = predict_probabilities(tutor, streams.train)[own_fold]
+    given = material.train.labels[own_fold]
     checked = predict_probabilities(tutor, streams.held_out).numpy()
     (content,) = map(np.array, content_digests(material))
     with atomic_path(job.folder / PREDICTIONS) as part, part.open("wb") as file:

@@ -13,9 +13,9 @@ from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_da
 from tutelage.training.tutor import Tutor
 from tutelage_cli.data.batches import InMemory
 from tutelage_cli.train.arms import build_tutor, device_of
-from tutelage_cli.train.controls.rows import (
-    Repeated,
-    Targeted,
+from tutelage_cli.train.controls.control_batches import (
+    RelabelledBatches,
+    RepeatedBatches,
     batches_like,
 )
 from tutelage_cli.train.controls.tuning import ControlInputs
@@ -36,7 +36,7 @@ def rates_of(settings: TrainSettings) -> tuple[float, ...]:
     return tuple(learning_rate(settings, epoch) for epoch in range(settings.epochs))
 
 
-def budgeted(
+def plain_training(
     inputs: ControlInputs,
     batches: BatchSource,
     index: ExampleIndex,
@@ -50,7 +50,7 @@ def budgeted(
     steps, train = length * settings.epochs, inputs.material.train
     return TrainingPlan(
         build_tutor("untaught", job.seed, train, settings, steps, objective=objective),
-        Repeated(batches, length),
+        RepeatedBatches(batches, length),
         rates_of(settings),
         index,
         TrainState(seconds=seconds),
@@ -86,7 +86,11 @@ def corrected(
     given, checked = inputs.material.train.labels, inputs.material.held_out.labels
     batches, index = with_checked(inputs)
     targets = torch.cat([given, len(transitions) + checked])
-    return Targeted(batches, targets), index, GoldLossCorrected(ForwardCorrected(transitions))
+    return (
+        RelabelledBatches(batches, targets),
+        index,
+        GoldLossCorrected(ForwardCorrected(transitions)),
+    )
 
 
 def on_posteriors(
@@ -95,4 +99,4 @@ def on_posteriors(
     """Prepare training examples under soft targets, and checked ones."""
     right = F.one_hot(inputs.material.held_out.labels, posteriors.shape[1]).to(posteriors)
     batches, index = with_checked(inputs)
-    return Targeted(batches, torch.cat([posteriors, right])), index
+    return RelabelledBatches(batches, torch.cat([posteriors, right])), index

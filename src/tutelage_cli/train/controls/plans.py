@@ -17,6 +17,7 @@ from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_da
 from tutelage.storage.json_files import write_json
 from tutelage.teachers import OutOfFoldTargets
 from tutelage_cli.train.arms import build_tutor, device_of
+from tutelage_cli.train.controls.control_batches import RepeatedBatches, batches_like
 from tutelage_cli.train.controls.fold_plans import FOLD_PLANS, regularised
 from tutelage_cli.train.controls.folds import (
     PLAIN,
@@ -30,16 +31,15 @@ from tutelage_cli.train.controls.folds import (
     seconds_of_trials,
 )
 from tutelage_cli.train.controls.plan_parts import (
-    budgeted,
     corrected,
     load_trained,
     on_posteriors,
+    plain_training,
     rates_of,
     shares_of,
     with_checked,
 )
 from tutelage_cli.train.controls.rates import RATES
-from tutelage_cli.train.controls.rows import Repeated, batches_like
 from tutelage_cli.train.controls.tuning import Choice, ControlInputs, choose
 from tutelage_cli.train.example_history import empty_history, example_index
 from tutelage_cli.train.job import Job, learning_rate
@@ -125,10 +125,6 @@ def _taught(inputs: ControlInputs) -> TrainingPlan:
     )
 
 
-def _checked_included(inputs: ControlInputs) -> TrainingPlan:
-    return budgeted(inputs, *with_checked(inputs))
-
-
 def _checked_only(inputs: ControlInputs) -> TrainingPlan:
     checked, settings = inputs.material.held_out, inputs.job.settings
     grid = [
@@ -145,7 +141,7 @@ def _checked_only(inputs: ControlInputs) -> TrainingPlan:
     settings = replace(settings, lr=chosen.lr, weight_decay=chosen.weight_decay)
     inputs = replace(inputs, job=replace(inputs.job, settings=settings))
     batches = batches_like(inputs.streams.train, checked)
-    return budgeted(inputs, batches, example_index(checked, None), chosen.seconds)
+    return plain_training(inputs, batches, example_index(checked, None), chosen.seconds)
 
 
 def _fine_tuned(inputs: ControlInputs) -> TrainingPlan:
@@ -161,7 +157,7 @@ def _fine_tuned(inputs: ControlInputs) -> TrainingPlan:
     load_state(tutor.student, start, "student")
     return TrainingPlan(
         tutor,
-        Repeated(batches_like(inputs.streams.train, checked), chosen.steps),
+        RepeatedBatches(batches_like(inputs.streams.train, checked), chosen.steps),
         (chosen.lr,),
         example_index(checked, None),
         before,
@@ -204,7 +200,7 @@ def _pruned(inputs: ControlInputs) -> TrainingPlan:
     issues = label_issues(out_of_fold.train, inputs.material.train.labels)
     batches, index = with_checked(inputs, (~issues).nonzero()[:, 0])
     seconds = seconds_of_folds(inputs.job, PLAIN)
-    return budgeted(inputs, batches, index, seconds, weights=(~issues).float())
+    return plain_training(inputs, batches, index, seconds, weights=(~issues).float())
 
 
 def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
@@ -213,7 +209,7 @@ def _forward_corrected(inputs: ControlInputs) -> TrainingPlan:
     transitions = conditioned(data.transitions(plain, shrinkage=0.0))
     batches, index, objective = corrected(inputs, transitions)
     seconds = seconds_of_folds(inputs.job, PLAIN)
-    return budgeted(inputs, batches, index, seconds, objective)
+    return plain_training(inputs, batches, index, seconds, objective)
 
 
 def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
@@ -229,7 +225,7 @@ def _cross_fitted(inputs: ControlInputs) -> TrainingPlan:
         batches, index, objective = corrected(inputs, conditioned(found.transitions))
     else:
         batches, index = on_posteriors(inputs, found.posterior)
-    return budgeted(inputs, batches, index, seconds, objective, weights=weights)
+    return plain_training(inputs, batches, index, seconds, objective, weights=weights)
 
 
 def _with_decay(job: Job, factor: float) -> Job:
@@ -261,7 +257,7 @@ def _of_rate(inputs: ControlInputs) -> TrainingPlan:
 PLANS: dict[str, Callable[[ControlInputs], TrainingPlan]] = {
     "checked-only": _checked_only,
     "fine-tuned": _fine_tuned,
-    "checked-included": _checked_included,
+    "checked-included": lambda inputs: plain_training(inputs, *with_checked(inputs)),
     "early-stopped": _early_stopped,
     "regularised": regularised,
     "pruned": _pruned,

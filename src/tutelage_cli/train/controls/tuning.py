@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from tutelage.randomness import mixed_seed
 from tutelage.storage.checkpoint import name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.arms import build_tutor, device_of
-from tutelage_cli.train.controls.rows import Repeated, batches_like
+from tutelage_cli.train.controls.control_batches import RepeatedBatches, batches_like
 from tutelage_cli.train.evaluation import log_likelihood
 from tutelage_cli.train.job import Job
 from tutelage_cli.train.material import Material, Streams
@@ -70,7 +69,8 @@ def choose(
     """
     file = inputs.job.folder / CHOSEN
     if file.exists():
-        return _read(file)
+        with name_damaged_file(file, "Delete it, and it is made again."):
+            return Choice(**json.loads(file.read_text(encoding="utf-8")))
     checked = inputs.material.held_out
     first = Choice(*grid[0], eval_steps[0])
     if len(checked) < 2:
@@ -111,7 +111,7 @@ def _cross_validated(
         validation, train = (
             checked.rows(part.nonzero()[:, 0]) for part in (fold == k, fold != k)
         )
-        batches = Repeated(batches_like(inputs.streams.train, train), eval_steps[-1])
+        batches = RepeatedBatches(batches_like(inputs.streams.train, train), eval_steps[-1])
         tutor.student.train()
         for step, batch in enumerate(batches.epoch(0)):
             for group in tutor.optimizer.param_groups:
@@ -122,8 +122,3 @@ def _cross_validated(
                 likelihood = log_likelihood(tutor, left_out)
                 totals[list(eval_steps).index(step + 1)] += len(validation) * likelihood
     return (totals / len(checked)).tolist()
-
-
-def _read(file: Path) -> Choice:
-    with name_damaged_file(file, "Delete it, and it is made again."):
-        return Choice(**json.loads(file.read_text(encoding="utf-8")))

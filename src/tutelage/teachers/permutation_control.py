@@ -19,7 +19,7 @@ from tutelage.teacher import (
 from tutelage.types import Batch, Observation, PreparedBatch, as_prepared
 
 
-class Permuted(Teacher):
+class PermutationControl(Teacher):
     """Masks or weights of another teacher, permuted within each batch.
 
     What they are like on the whole stays; which example they belong to is lost.

@@ -20,7 +20,7 @@ def batches_like(like: Batches[Set], examples: Set) -> Batches[Set]:
 
 
 @dataclass(frozen=True)
-class Targeted(InMemory):
+class RelabelledBatches(InMemory):
     """Batches under other targets."""
 
     inner: InMemory
@@ -51,7 +51,7 @@ class Targeted(InMemory):
 
 
 @dataclass(frozen=True)
-class Repeated:
+class RepeatedBatches:
     """Batches over and over again, in epochs of another length: a budget of student steps."""
 
     inner: BatchSource

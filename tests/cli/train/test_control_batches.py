@@ -10,7 +10,11 @@ from tutelage.crossfit.transitions import GoldLossCorrected
 from tutelage_cli.data.batches import Batches, CollateImages
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.data.text.text_set import TextSet
-from tutelage_cli.train.controls.rows import Repeated, Targeted, batches_like
+from tutelage_cli.train.controls.control_batches import (
+    RelabelledBatches,
+    RepeatedBatches,
+    batches_like,
+)
 
 
 def images(*ids: int, names: bool = True) -> ImageSet:
@@ -53,7 +57,7 @@ def test_texts_of_other_lengths_go_together() -> None:
 def test_a_budget_of_steps_goes_through_the_examples_again_and_again() -> None:
     inner = batches(images(*range(7)), size=2)
     assert len(inner) == 3
-    again = Repeated(inner, 5)
+    again = RepeatedBatches(inner, 5)
     seen = [batch.ids.tolist() for number in (0, 1) for batch in again.epoch(number)]
     wanted = [b.ids.tolist() for number in range(4) for b in inner.epoch(number)]
     assert seen == wanted[:10]
@@ -65,7 +69,7 @@ def test_a_budget_of_steps_goes_through_the_examples_again_and_again() -> None:
 def test_targets_stay_with_their_examples(dtype) -> None:
     of = images(*range(8))
     targets = torch.arange(8).to(dtype) if dtype == torch.long else torch.rand(8, 3)
-    for batch in Targeted(batches(of), targets).epoch(0):
+    for batch in RelabelledBatches(batches(of), targets).epoch(0):
         assert torch.equal(batch.targets, targets[batch.ids])
         assert pixels(batch.inputs) == batch.ids.tolist()
 

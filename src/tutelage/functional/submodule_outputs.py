@@ -1,4 +1,4 @@
-"""Taps: outputs of a student's named submodules during a forward pass."""
+"""Outputs of a student's named submodules during a forward pass."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -11,7 +11,7 @@ from tutelage.types import Params
 
 
 @contextmanager
-def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
+def record_outputs(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
     """Collect the outputs of named submodules during one forward pass, run eagerly."""
     features: Params = {}
 
@@ -26,7 +26,7 @@ def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
 
         return hook
 
-    parts = [(tap, find_tap(module, tap)) for tap in taps]
+    parts = [(tap, find_submodule(module, tap)) for tap in taps]
     handles = [part.register_forward_hook(keep(tap)) for tap, part in parts]
     try:
         with eager(module) if taps else nullcontext():
@@ -42,7 +42,7 @@ def tapped(module: nn.Module, taps: Sequence[str]) -> Iterator[Params]:
             handle.remove()
 
 
-def find_tap(module: nn.Module, tap: str) -> nn.Module:
+def find_submodule(module: nn.Module, tap: str) -> nn.Module:
     """The submodule of a name."""
     modules, name = submodules(module), plain(tap)
     if name not in modules or not name:
@@ -61,9 +61,9 @@ def plain(name: str) -> str:
     return ".".join(word for word in name.split(".") if word != "_orig_mod")
 
 
-def tap_width(module: nn.Module, tap: str) -> int:
+def output_width(module: nn.Module, tap: str) -> int:
     """The number of features per example of a submodule's output."""
-    width = known_width(module, tap)
+    width = inferred_width(module, tap)
     if width is None:
         raise UsageError(
             f"The width of tap '{tap}' cannot be read off the student. Give the width of the "
@@ -88,13 +88,13 @@ def last_linear(module: nn.Module) -> str:
     return linear[-1]
 
 
-def known_width(module: nn.Module, tap: str) -> int | None:
+def inferred_width(module: nn.Module, tap: str) -> int | None:
     """The width of a submodule's output, if it follows from the layers around it.
 
     That is so for a linear layer, and for a module whose output is what the last linear layer
     takes.
     """
-    tapped_module = find_tap(module, tap)
+    tapped_module = find_submodule(module, tap)
     if isinstance(tapped_module, nn.Linear):
         return tapped_module.out_features
     parts = submodules(module)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tutelage_cli.train.memory import STATUS, Footprint
+from tutelage_cli.train.memory import STATUS, PeakMemory
 from tutelage_cli.train.report_content import class_means
 
 MIB = 2**20
@@ -24,7 +24,7 @@ linux = pytest.mark.skipif(not STATUS.exists(), reason="the system does not tell
 @linux
 def test_a_peak_is_seen_after_it_has_passed_and_above_what_was_held_before():
     kept = torch.ones(40 * MIB // 4)
-    footprint = Footprint(CPU)
+    footprint = PeakMemory(CPU)
     before = footprint.peak()
     assert before is not None
     assert before < 10 * MIB
@@ -40,7 +40,7 @@ def test_a_peak_is_seen_after_it_has_passed_and_above_what_was_held_before():
 def test_an_earlier_peak_does_not_count():
     held = torch.ones(60 * MIB // 4)
     del held
-    footprint = Footprint(CPU)
+    footprint = PeakMemory(CPU)
     held = torch.ones(60 * MIB // 4)
     del held
     footprint.forget()
@@ -51,7 +51,7 @@ def test_an_earlier_peak_does_not_count():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU can be used here")
 def test_on_a_card_it_is_what_torch_allocates_there():
-    footprint = Footprint(torch.device("cuda"))
+    footprint = PeakMemory(torch.device("cuda"))
     held = torch.ones(60 * MIB // 4, device="cuda")
     del held
     assert footprint.peak() == 60 * MIB
@@ -67,9 +67,9 @@ def test_class_means_are_over_the_examples_that_carry_a_label():
 
 def test_nothing_is_told_where_earlier_peaks_cannot_be_forgotten(monkeypatch, tmp_path):
     monkeypatch.setattr("tutelage_cli.train.memory.RESET", tmp_path)  # cannot be written
-    assert Footprint(CPU).peak() is None
+    assert PeakMemory(CPU).peak() is None
     monkeypatch.undo()
     bare = tmp_path / "status"
     bare.write_text("Name:\tpython\n", encoding="ascii")
     monkeypatch.setattr("tutelage_cli.train.memory.STATUS", bare)
-    assert Footprint(CPU).peak() is None
+    assert PeakMemory(CPU).peak() is None

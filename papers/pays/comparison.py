@@ -42,7 +42,7 @@ Points = Mapping[str, Mapping[int, Sequence[float]]]
 """accuracies of seeds, by arm and number of checked labels"""
 
 
-class Row(NamedTuple):
+class CellComparison(NamedTuple):
     """What one cell shows."""
 
     name: str
@@ -61,13 +61,13 @@ class Row(NamedTuple):
     """the teacher of ``LEARNED`` that needs no cross-fitting less ``control``"""
 
 
-def row_of(name: str, arms: Arms) -> Row:
+def compare_arms(name: str, arms: Arms) -> CellComparison:
     """Compare the arms of a cell; the best are chosen by test accuracy, which favours them."""
     accuracy = accuracies(arms)
     means = {arm: fmean(found) for arm, found in accuracy.items()}
     control = max((arm for arm in OTHERS if arm in means), key=means.__getitem__)
     rival = max((control, OURS), key=means.__getitem__)
-    return Row(
+    return CellComparison(
         name,
         len(accuracy[OURS]),
         means,
@@ -98,12 +98,12 @@ def contents(out: Path) -> dict[str, dict[str, Any]]:
     return {file.stem: json.loads(file.read_text("utf-8")) for file in files if file.exists()}
 
 
-def stored(out: Path) -> list[Row]:
+def stored(out: Path) -> list[CellComparison]:
     """The rows of all cells that have run, in the order of ``CELLS``."""
-    return [row_of(name, one["arms"]) for name, one in contents(out).items()]
+    return [compare_arms(name, one["arms"]) for name, one in contents(out).items()]
 
 
-def print_table(console: Console, rows: Sequence[Row]) -> None:
+def print_table(console: Console, rows: Sequence[CellComparison]) -> None:
     """Print both comparisons of every cell."""
     table = Table("Cell", "Untaught", "Best control", "Cross-fitted", "less", *LEARNED)
     for row in rows:
@@ -120,13 +120,13 @@ def print_table(console: Console, rows: Sequence[Row]) -> None:
         console.print(line)
 
 
-def _taught(row: Row, arm: str) -> str:
+def _taught(row: CellComparison, arm: str) -> str:
     if arm not in row.taught:
         return ""
     return f"{row.means[arm]:.1f}, {shown(row.taught[arm])} of {row.rival}"
 
 
-def counts(rows: Sequence[Row]) -> list[str]:
+def counts(rows: Sequence[CellComparison]) -> list[str]:
     """How many cells each comparison decides, a sentence each."""
     found = {
         "Cross-fitting less the best control": [row.ours for row in rows],

@@ -26,7 +26,7 @@ from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.stored import tables_of
 from tutelage_cli.data.tables import LABEL_COLUMNS as LISTED_LABELS
 from tutelage_cli.data.text.own_tables import LABELS, text_files
-from tutelage_cli.inspect.fix.corrections import Corrected
+from tutelage_cli.inspect.fix.corrections import CorrectedData
 from tutelage_cli.inspect.fix.tables import CsvTable, ParquetTable, Table, raw_labels, write_csv
 from tutelage_cli.inspect.image_files import files_of_images
 from tutelage_cli.train.settings import COLOURED_DIGITS, TrainSettings
@@ -50,7 +50,7 @@ class _Source(NamedTuple):
 
 
 def write_fixed(
-    folder: Path, out: Path, settings: TrainSettings, data: Corrected
+    folder: Path, out: Path, settings: TrainSettings, data: CorrectedData
 ) -> TrainSettings:
     """Write the training part, and the test part unless it is in a source of its own.
 

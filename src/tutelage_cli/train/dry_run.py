@@ -17,7 +17,7 @@ from tutelage_cli.data.sources import is_named
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.arms import TAUGHT, build_tutor, signal_and_period
-from tutelage_cli.train.parts import Kind, check_other_source
+from tutelage_cli.train.read_data import Kind, check_other_source
 from tutelage_cli.train.settings import EMBEDDED, TrainSettings
 from tutelage_cli.train.students import BAG, CODE, Data
 
@@ -26,7 +26,7 @@ CLASSES, WIDTH, PIXELS, WORDS = 10, 16, 64, 8
 which is no smaller than any student needs"""
 
 
-def rehearse(settings: TrainSettings, kind: Kind) -> None:
+def dry_run(settings: TrainSettings, kind: Kind) -> None:
     """Refuse settings by which no teacher could learn, or no student be built.
 
     Files of labels and weights and other sources have to be there. Periods and momentum are

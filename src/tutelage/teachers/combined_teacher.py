@@ -16,7 +16,7 @@ from tutelage.teacher import (
 from tutelage.types import Batch, Observation, PreparedBatch
 
 
-class Together(Teacher):
+class CombinedTeacher(Teacher):
     """Prepares by one teacher and weighs, or gives losses, by another.
 
     Args:
