@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from papers.framework.args import HOURS
 from tutelage_cli.intervals import Interval, mean_interval
 from tutelage_cli.train.names import CONTROLS
 
@@ -25,7 +26,7 @@ class Idea(NamedTuple):
     """its key in ``paper_tables.PAPERS``"""
     name: str
     result: str
-    """a file below ``results/``, without its ending"""
+    """a file below ``results/``, without its ending; of scale mini: at hours where that ran"""
     metric: str
     arms: tuple[str, ...]
     """forms of the idea; the best counts"""
@@ -189,13 +190,18 @@ class IdeaComparison(NamedTuple):
 def compare_ideas(root: Path) -> list[IdeaComparison]:
     """Every idea whose results are stored below ``root/results``, in the order of ``IDEAS``."""
     found = []
-    for idea in IDEAS:
+    for idea in (_at_largest_scale(idea, root / "results") for idea in IDEAS):
         file = root / "results" / f"{idea.result}.json"
         if file.exists():
             values = _values(json.loads(file.read_text("utf-8"))["arms"], idea)
             if idea.alternatives[0] in values and any(arm in values for arm in idea.arms):
                 found.append(_compared(idea, values))
     return found
+
+
+def _at_largest_scale(idea: Idea, results: Path) -> Idea:
+    hours = idea.result.replace("mini/", f"{HOURS}/")
+    return idea._replace(result=hours) if (results / f"{hours}.json").exists() else idea
 
 
 def _values(arms: Mapping[str, Any], idea: Idea) -> dict[str, list[float]]:

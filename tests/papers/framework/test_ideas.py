@@ -48,6 +48,7 @@ def test_the_best_form_is_compared_with_the_best_alternative_by_seed(tmp_path):
     )
     stored(tmp_path, "mini/mmel-cifar", arms)
     [found] = compare_ideas(tmp_path)
+    assert found.idea.result == "mini/mmel-cifar"
     assert (found.arm, found.alternative) == ("soft", "long")
     assert found.versus_best.mean == pytest.approx(1.5)
     assert found.versus_plain.mean == pytest.approx(6)  # less one, the plain way
@@ -101,3 +102,11 @@ def test_the_stored_page_shows_every_stored_idea():
     assert len(found) == len(IDEAS), [idea.result for idea in IDEAS]
     for one in found:
         assert f"| {' | '.join(idea_cells(one))} |" in text
+
+
+def test_the_result_of_the_largest_scale_counts(tmp_path):
+    for scale, hard in (("mini", [1.0, 1.0]), ("hours", [5.0, 6.0])):
+        arms = copies(one=[2.0, 3.0], long=[2.0, 3.0], uniform=[2.0, 3.0], hard=hard)
+        stored(tmp_path, f"{scale}/mmel-cifar", arms)
+    [found] = compare_ideas(tmp_path)
+    assert (found.idea.result, found.mean) == ("hours/mmel-cifar", 5.5)
