@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from scipy.stats import chi2, nct
-from scipy.stats import t as student_t
+from scipy.special import chdtri, nctdtr, stdtr, stdtrit
 
 from tutelage.errors import UsageError
 
@@ -51,9 +50,9 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
         raise UsageError(f"{n} values give no interval; allowed: 2 and above, better 5.")
     mean, spread = fmean(values), stdev(values)
     error = spread / n**0.5
-    reach = float(student_t.ppf((1 + level) / 2, n - 1)) * error
+    reach = float(stdtrit(n - 1, (1 + level) / 2)) * error
     same = 0.0 if mean > 0 else 1.0
-    p = float(student_t.sf(mean / error, n - 1)) if error > 0 else same
+    p = float(stdtr(n - 1, -mean / error)) if error > 0 else same
     return Interval(n, mean, mean - reach, mean + reach, p, spread)
 
 
@@ -64,8 +63,8 @@ def power(effect: float, spread: float, n: int) -> float:
     """
     if spread == 0:
         return float(effect > 0)
-    bound = student_t.ppf((1 + LEVEL) / 2, n - 1)
-    return float(nct.sf(bound, n - 1, effect / spread * n**0.5))
+    bound = stdtrit(n - 1, (1 + LEVEL) / 2)
+    return float(1 - nctdtr(n - 1, effect / spread * n**0.5, bound))
 
 
 def values_needed(effect: float, spread: float) -> int | None:
@@ -81,5 +80,5 @@ def values_needed(effect: float, spread: float) -> int | None:
 def spread_interval(spread: float, n: int) -> tuple[float, float]:
     """Confidence interval of the standard deviation of n normal values."""
     sides = ((1 + LEVEL) / 2, (1 - LEVEL) / 2)
-    low, high = (spread * ((n - 1) / float(chi2.ppf(side, n - 1))) ** 0.5 for side in sides)
+    low, high = (spread * ((n - 1) / float(chdtri(n - 1, 1 - side))) ** 0.5 for side in sides)
     return low, high
