@@ -27,7 +27,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"__main__", "sklearn"},
     ),
     "tutelage_cli": (
-        {"config", "data", "intervals", "report", "runner", "terminal"},
+        {"config", "intervals", "report", "runner", "terminal"},
+        {"data"},
         {"claims", "train"},
         {"commentary", "inspect"},
         {"compare"},

@@ -1,11 +1,14 @@
 """From stored pictures to one tensor: upright, grey or RGB, all of one size."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import joblib
 import numpy as np
 import torch
 from jaxtyping import Int64, UInt8
@@ -15,6 +18,7 @@ from tutelage.errors import MissingExtraError, UsageError
 from tutelage_cli.data.mapped import ArrayWriter, Rows
 from tutelage_cli.data.reading import Reading
 from tutelage_cli.data.resize import Size, covering
+from tutelage_cli.runner.workers import started_workers
 
 try:
     from PIL import Image, ImageOps, __version__
@@ -28,6 +32,10 @@ _MOVING = ("GIF", "WEBP", "PNG", "TIFF", "AVIF")
 _GREY = ("1", "L", "LA", "La")
 _LISTED = 20
 """images named in a note"""
+SEVERAL = 20_000
+"""pictures; so many are read by a process for each core, which take seconds to start"""
+AT_ONCE = 100
+"""pictures that a process reads at a time"""
 
 
 class BrokenImageError(UsageError):
@@ -149,26 +157,62 @@ def gather(
     moving: list[str] = []
 
     def readable() -> Iterator[tuple[str, np.ndarray]]:
-        for row, (place, stored) in enumerate(pictures):
-            try:
-                picture = read_picture(stored, where=place, root=root)
-            except BrokenImageError as error:
-                message = str(error).removesuffix(".")
+        read = _read_all(pictures, count, reading.image_size, root)
+        for row, (place, picture) in enumerate(read):
+            if isinstance(picture, BrokenImageError):
+                message = str(picture).removesuffix(".")
                 if reading.broken_images != "skip":
                     raise BrokenImageError(
                         f"{message}, or leave such images out: --broken-images skip."
-                    ) from error
+                    ) from picture
                 known = message.removesuffix("; replace or remove it")
                 broken.append(known.replace(" cannot be read as an image", ""))
                 continue
+            if isinstance(picture, UsageError):
+                raise picture
             rows.append(row)
             if picture.moving:
                 moving.append(place)
-            yield place, _sized(picture.pixels, reading.image_size)
+            yield place, picture.pixels
 
     images = stack(readable(), count, where=where)
     notes = _broken_notes(broken, where) + _frame_notes(moving, where)
     return Gathered(images, torch.tensor(rows, dtype=torch.int64), notes)
+
+
+Read: TypeAlias = tuple[str, Picture | UsageError]
+"""where a picture is, and its pixels or why there are none"""
+
+
+def _read_all(
+    pictures: Iterable[tuple[str, Any]], count: int, side: int | None, root: Path
+) -> Iterator[Read]:
+    """Read pictures in order, many of them in several processes."""
+    cores = joblib.cpu_count()
+    if count < SEVERAL or cores == 1:
+        for one in pictures:
+            yield from _read_some([one], side, root)
+        return
+    rest = iter(pictures)
+    parts = iter(lambda: list(islice(rest, AT_ONCE)), [])
+    with started_workers(cores, return_as="generator") as parallel:
+        read = parallel(joblib.delayed(_read_some)(part, side, root) for part in parts)
+        try:
+            yield from chain.from_iterable(read)
+        finally:  # joblib warns of what is left where a picture is refused
+            with warnings.catch_warnings(action="ignore"):
+                read.close()
+
+
+def _read_some(pictures: Sequence[tuple[str, Any]], side: int | None, root: Path) -> list[Read]:
+    read = list[Read]()
+    for place, stored in pictures:
+        try:
+            picture = read_picture(stored, where=place, root=root)
+            read.append((place, picture._replace(pixels=_sized(picture.pixels, side))))
+        except UsageError as error:
+            read.append((place, error))
+    return read
 
 
 def _sized(pixels: np.ndarray, side: int | None) -> np.ndarray:

@@ -58,7 +58,7 @@ def started_workers(n_jobs: int, **options: Any) -> Iterator[Any]:
     with delayed():  # workers inherit the mask: an interrupt is for the command's own process
         parallel.__enter__()
         if n_jobs > 1:
-            parallel(joblib.delayed(int)() for _ in range(n_jobs))
+            list(parallel(joblib.delayed(int)() for _ in range(n_jobs)))
     try:
         yield parallel
     finally:

@@ -3,13 +3,15 @@
 import io
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from PIL import Image
 
 from tutelage.errors import UsageError
-from tutelage_cli.data.decode import decode, gather, stack
-from tutelage_cli.data.reading import STRICT
+from tutelage_cli.data import decode as decoding
+from tutelage_cli.data.decode import BrokenImageError, decode, gather, stack
+from tutelage_cli.data.reading import STRICT, Reading
 
 
 def encoded(picture, kind="PNG", **options):
@@ -120,3 +122,46 @@ def test_a_preview_beside_a_photo_is_no_frame():
     photo = encoded(FRAMES[0], "MPO", save_all=True, append_images=FRAMES[1:2])
     assert getattr(Image.open(io.BytesIO(photo)), "is_animated", False)
     assert gather([("row 1", photo)], 1, STRICT, where="toy", root=Path()).notes == ()
+
+
+@pytest.fixture
+def workers(monkeypatch):
+    """Threads in place of processes read as few as ten pictures, three at a time."""
+
+    def started(n_jobs, **options):
+        return joblib.Parallel(n_jobs, "threading", **options)
+
+    monkeypatch.setattr(decoding, "started_workers", started)
+    monkeypatch.setattr(decoding, "SEVERAL", 10)
+    monkeypatch.setattr(decoding, "AT_ONCE", 3)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 2)
+
+
+def shades(count, broken=()):
+    for row in range(count):
+        stored = encoded(Image.new("RGB", (5 + row % 2, 4), (row, 0, 255 - row)))
+        yield f"row {row}", stored[:20] if row in broken else stored
+
+
+@pytest.mark.usefixtures("workers")
+def test_many_pictures_are_those_that_one_process_reads(monkeypatch):
+    reading = Reading(broken_images="skip", image_size=3)
+
+    def gathered():
+        return gather(shades(20, (4, 17)), 20, reading, where="toy", root=Path())
+
+    several = gathered()
+    monkeypatch.setattr(decoding, "SEVERAL", 21)
+    alone = gathered()
+    assert np.array_equal(several.images, alone.images)
+    assert several.rows.tolist() == alone.rows.tolist()
+    assert several.notes == alone.notes
+    assert "row 4" in several.notes[0]
+
+
+@pytest.mark.usefixtures("workers")
+def test_the_first_of_many_pictures_that_will_not_do_is_named():
+    with pytest.raises(BrokenImageError, match=r"row 7 .* --broken-images skip"):
+        gather(shades(20, (7, 8)), 20, Reading(image_size=3), where="toy", root=Path())
+    with pytest.raises(UsageError, match="row 0 is 5x4 and row 1 is 6x4"):
+        gather(shades(20, (7,)), 20, STRICT, where="toy", root=Path())
