@@ -1,4 +1,4 @@
-"""Students of features of a frozen pretrained network, which learn within seconds."""
+"""Students of features of a frozen pretrained network: perceptrons with internal states."""
 
 from collections import OrderedDict
 from functools import partial
@@ -9,7 +9,7 @@ WIDTH = 128
 """units of each hidden layer"""
 
 
-def head(hidden: int, features: int, classes: int) -> nn.Sequential:
+def staged_mlp(hidden: int, features: int, classes: int) -> nn.Sequential:
     """A perceptron with hidden layers ``stage1`` to ``stage3``, of equal depth, and ``last``.
 
     The stages are the internal states I3 to I1 of Fan et al. 2021, and the last hidden layer
@@ -25,5 +25,5 @@ def head(hidden: int, features: int, classes: int) -> nn.Sequential:
     return nn.Sequential(OrderedDict(parts))
 
 
-HEADS = {"head-4": partial(head, 4), "head-7": partial(head, 7)}
-"""by name, with the number of hidden layers"""
+STAGED_MLPS = {"head-4": partial(staged_mlp, 4), "head-7": partial(staged_mlp, 7)}
+"""by name, with the number of hidden layers; other students than ``tutelage.models.heads``"""

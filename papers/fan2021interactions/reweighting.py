@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam
 
-from papers.fan2021interactions.heads import HEADS
+from papers.fan2021interactions.heads import STAGED_MLPS
 from papers.framework.settings import RecipeSettings, Shares
 from tutelage.errors import UsageError, in_one_line
 from tutelage.losses.objectives import Objective, cross_entropy
@@ -47,12 +47,12 @@ from tutelage_cli.train.settings import TrainSettings
 
 
 def _known_student(settings: object, name: str) -> None:
-    if (student := getattr(settings, name)) not in HEADS:
+    if (student := getattr(settings, name)) not in STAGED_MLPS:
         require_student(student)
 
 
 Student = Annotated[str, _known_student]
-"""a name of ``tutelage.models.STUDENTS``, for images, or of ``HEADS``, for their features"""
+"""a name of ``tutelage.models.STUDENTS``, for images, or of ``STAGED_MLPS``, for features"""
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class Settings(RecipeSettings):
 
 
 @cache
-def source(data: str, noise: str, *, frozen: bool) -> Source:
+def source(data: str, noise: str, *, as_features: bool) -> Source:
     """The data, or their features by a frozen network, read once in each process."""
     settings = TrainSettings(data=data, noise=noise)
-    if frozen:
+    if as_features:
         return read_source(replace(settings, student=LITE0, freeze=True))
     splits = read(data)
     return Source(splits, given_labels(splits.train, settings))
@@ -118,7 +118,7 @@ def train_settings_of(settings: Settings) -> TrainSettings:
 
 def material_of(settings: Settings, seed: int) -> Material:
     """What the students of a seed are trained and tested on."""
-    data = source(settings.data, settings.noise, frozen=settings.student in HEADS)
+    data = source(settings.data, settings.noise, as_features=settings.student in STAGED_MLPS)
     material = seed_material(data, train_settings_of(settings), seed)
     if settings.tested is None:
         return material
@@ -144,10 +144,10 @@ def inputs_of(material: Material) -> Inputs:
 
 def make_student(name: str, inputs: Inputs, seed: int) -> nn.Module:
     """A newly initialised student on the CPU."""
-    if name in HEADS:
+    if name in STAGED_MLPS:
         (features,) = inputs.shape
         with seeded(seed):
-            return HEADS[name](features, inputs.classes)
+            return STAGED_MLPS[name](features, inputs.classes)
     channels, size, _ = inputs.shape
     return build_student(name, classes=inputs.classes, channels=channels, size=size, seed=seed)
 

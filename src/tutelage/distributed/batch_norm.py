@@ -12,42 +12,40 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tutelage.distributed.groups import Processes
 from tutelage.precision import upcast
 
-_ALONE = F.batch_norm
-
-
-_OPEN: list[Processes] = []
-"""of the blocks of ``batch_norm_over`` that are open"""
+_TORCH_BATCH_NORM = F.batch_norm
+_ACTIVE: list[Processes] = []
+"""of the present blocks of ``batch_norm_over``, the innermost last"""
 
 
 @contextmanager
 def batch_norm_over(processes: Processes) -> Iterator[None]:
-    """Normalise by the rows of all processes inside.
+    """Batch normalisation by the rows of all processes, within a block.
 
-    So does ``SyncBatchNorm``, and with ``sync_batch_norm`` all batch normalisation. Backward
-    passes of activation checkpoints belong inside, too. All processes have to call the same
-    layers in the same order.
+    Replaces the forward pass of ``SyncBatchNorm``, and with ``processes.sync_batch_norm`` all
+    of ``torch.nn.functional.batch_norm``. Backward passes of activation checkpoints have to be
+    in the block, too. All processes have to call the same layers in the same order.
     """
-    together = partial(batch_norm, processes) if processes.size > 1 else _ALONE
+    synchronised = partial(batch_norm, processes) if processes.size > 1 else _TORCH_BATCH_NORM
 
     def forward(module: nn.SyncBatchNorm, input: Tensor) -> Tensor:
         # torch's own has no second derivative
-        with _exchanged(F, "batch_norm", together):
+        with _patched(F, "batch_norm", synchronised):
             return _BatchNorm.forward(module, input)
 
-    usual = together if processes.sync_batch_norm else _ALONE
-    _OPEN.append(processes)
+    default = synchronised if processes.sync_batch_norm else _TORCH_BATCH_NORM
+    _ACTIVE.append(processes)
     try:
         with (
-            _exchanged(F, "batch_norm", usual),
-            _exchanged(nn.SyncBatchNorm, "forward", forward),
+            _patched(F, "batch_norm", default),
+            _patched(nn.SyncBatchNorm, "forward", forward),
         ):
             yield
     finally:
-        _OPEN.pop()
+        _ACTIVE.pop()
 
 
 @contextmanager
-def _exchanged(home: object, name: str, function: object) -> Iterator[None]:
+def _patched(home: object, name: str, function: object) -> Iterator[None]:
     before = getattr(home, name)
     setattr(home, name, function)
     try:
@@ -57,8 +55,8 @@ def _exchanged(home: object, name: str, function: object) -> Iterator[None]:
 
 
 def is_synchronised() -> bool:
-    """Whether batch normalisation is by the rows of several processes here."""
-    return bool(_OPEN) and _OPEN[-1].size > 1
+    """Whether this is in a block of ``batch_norm_over`` with several processes."""
+    return bool(_ACTIVE) and _ACTIVE[-1].size > 1
 
 
 def batch_norm(
@@ -77,7 +75,9 @@ def batch_norm(
     Source: Chan, Golub and LeVeque 1983 for the sum of squares of several parts.
     """
     if not training:
-        return _ALONE(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return _TORCH_BATCH_NORM(
+            input, running_mean, running_var, weight, bias, False, momentum, eps
+        )
     x, channels = upcast(input), input.shape[1]
     others, shape = [d for d in range(x.ndim) if d != 1], [1, -1] + [1] * (x.ndim - 2)
     values = x.numel() // channels

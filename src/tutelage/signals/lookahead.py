@@ -39,12 +39,14 @@ class Lookahead(OneStep):
 
     With ``layers="last"`` only the effect on the parameters of the student's last
     ``nn.Linear`` counts, the last one in the order of registration. For teachers that only
-    weigh, the products are read off the real step's own passes, unless rows depend on one
-    another after that layer, as by batch normalisation, and the held-out gradient takes little
-    more than a forward pass: cheap enough for a teacher step after every student step. A weight
-    that the layer shares with another, as a tied head does with an embedding, counts in all of
-    its uses, at the cost of a backward pass to the first. An approximation, which leaves out
-    what the weights do to all other layers.
+    weigh, the products are read off the real step's own passes, and the held-out gradient takes
+    little more than a forward pass: cheap enough for a teacher step after every student step.
+    The products take a pass of their own, by forward mode, where rows depend on one another
+    after that layer, as by batch normalisation, and where several processes normalise by
+    common batch statistics (``Group.sync_batch_norm``, ``SyncBatchNorm``) in any layer. A
+    weight that the layer shares with another, as a tied head does with an embedding, counts in
+    all of its uses, at the cost of a backward pass to the first. An approximation, which leaves
+    out what the weights do to all other layers.
 
     Source: Shu et al. 2019, Meta-Weight-Net; Ren et al. 2018, Learning to Reweight Examples;
     gradient-alignment reward, section 3 (``evaluate_on="next"``). Gradients of the last layer
@@ -112,10 +114,11 @@ class Lookahead(OneStep):
         """Whether to record the step's passes."""
         if self.layers == "all":
             return self.product.records(problem)
-        # reading a recording may fail in one process alone; then all would have to pass again
-        together = shares_statistics(problem.processes, problem.student.module)
-        only = not is_attached(problem.teacher) and not together
-        return isinstance(self.product, DotProducts) and only
+        # reading a recording may fail in one process alone, whose forward pass would then wait
+        # for the batch statistics of the others
+        synchronised = shares_statistics(problem.processes, problem.student.module)
+        readable = not is_attached(problem.teacher) and not synchronised
+        return isinstance(self.product, DotProducts) and readable
 
     def __call__(
         self, problem: BilevelProblem, teacher_params: Params, window: Window, held_out: Batch

@@ -18,7 +18,7 @@ from tutelage.training.loops import alternating, episodic
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
 from tutelage_cli.commentary.settings import LearnSettings
-from tutelage_cli.data.batches import InMemory
+from tutelage_cli.data.batches import SeededBatches
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train.arms import TAUGHT, device_of, new_student
 from tutelage_cli.train.material import Streams
@@ -155,7 +155,7 @@ def fresh_student(
     return student, optimizer(student.parameters(), lr=settings.lr)
 
 
-def _batches_from(batches: InMemory, start: int) -> Iterator[Batch]:
+def _batches_from(batches: SeededBatches, start: int) -> Iterator[Batch]:
     # epoch after epoch, from a batch of that number on
     epoch, place = divmod(start, len(batches))
     later = chain.from_iterable(map(batches.epoch, count(epoch + 1)))

@@ -20,7 +20,7 @@ from tutelage_cli.data.mapped import chunks
 _STD_FLOOR = 1e-3
 
 
-class InMemory(ABC):
+class SeededBatches(ABC):
     """The minibatches of N examples, the same again for the same seed."""
 
     size: int
@@ -55,7 +55,7 @@ class InMemory(ABC):
 
 
 @dataclass(frozen=True)
-class Batches(InMemory, Generic[Set]):
+class Batches(SeededBatches, Generic[Set]):
     """The minibatches of a data set of N examples.
 
     A last batch of one example is merged into the one before it, since batch normalisation

@@ -130,8 +130,8 @@ def _write(splits: Splits[ImageSet], entry: Path) -> None:
         if isinstance(images, MappedRows):
             [store] = images.stores
             assert isinstance(store, MappedFile)  # as it was decoded
-            metadata[part] = json.dumps([names[store.path], store.shape, images.row])
-            images = images.numbers
+            metadata[part] = json.dumps([names[store.path], store.shape, images.row_shape])
+            images = images.indices
         columns = {"images": images, "labels": of.labels, "ids": of.ids}
         tensors |= {f"{part}.{column}": values for column, values in columns.items()}
     texts = {"train": splits.train.sources, "test": splits.test.sources, "notes": splits.notes}

@@ -95,13 +95,13 @@ def stack(pictures: Iterable[tuple[str, np.ndarray]], count: int, *, where: str)
     for place, pixels in pictures:
         if images is None:
             images, first = ArrayWriter(count, pixels.shape, np.uint8), place
-        if pixels.shape[1:] != images.row[1:]:
+        if pixels.shape[1:] != images.row_shape[1:]:
             raise UsageError(
-                f"images differ in size: {first} is {_size(images.row)} and {place} is "
+                f"images differ in size: {first} is {_size(images.row_shape)} and {place} is "
                 f"{_size(pixels.shape)} (width x height); bring all images to one size, or "
                 "have them cut to a square of so many pixels a side: --image-size 64."
             )
-        if len(pixels) > images.row[0]:
+        if len(pixels) > images.row_shape[0]:
             images = images.widened(pixels.shape)
         images.append(pixels[None])
     if images is None:

@@ -1,4 +1,4 @@
-"""Labelled images as bytes, with further facts about each if there are some."""
+"""Labelled images as uint8 pixels, with further facts about each if there are some."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

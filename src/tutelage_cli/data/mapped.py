@@ -25,8 +25,8 @@ LARGE = 256 * 2**20
 """bytes; an array of more is in a file"""
 PREFIX = "decoded-"
 """begins the names of these files"""
-_AT_ONCE = 16 * 2**20
-"""bytes that are copied at a time where all rows are read"""
+_CHUNK_BYTES = 16 * 2**20
+"""bytes in a part of ``chunks``"""
 
 
 class MappedFile:
@@ -86,16 +86,16 @@ class MappedRows:
 
     stores: tuple[MappedFile | Tensor, ...]
     """arrays of M rows in all"""
-    numbers: Int64[Tensor, "N"]
-    """which of the M rows"""
-    row: tuple[int, ...]
-    """shape of a row, to which those of the arrays are expanded"""
+    indices: Int64[Tensor, "N"]
+    """places of the N rows among the M"""
+    row_shape: tuple[int, ...]
+    """to which rows of the arrays are expanded"""
     dtype: torch.dtype
 
     @property
     def shape(self) -> torch.Size:
         """That of all rows as one tensor."""
-        return torch.Size((len(self.numbers), *self.row))
+        return torch.Size((len(self.indices), *self.row_shape))
 
     @property
     def ndim(self) -> int:
@@ -103,21 +103,21 @@ class MappedRows:
         return len(self.shape)
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.indices)
 
     def __getitem__(self, index: int | slice | Tensor) -> Tensor:
-        numbers = self.numbers[index]
-        wanted = numbers.reshape(-1)
+        indices = self.indices[index]
+        wanted = indices.reshape(-1)
         if len(self.stores) == 1:
-            found = self.stores[0][wanted].expand(-1, *self.row).contiguous()
-            return found.view(*numbers.shape, *self.row)
-        found = torch.empty((len(wanted), *self.row), dtype=self.dtype)
+            found = self.stores[0][wanted].expand(-1, *self.row_shape).contiguous()
+            return found.view(*indices.shape, *self.row_shape)
+        found = torch.empty((len(wanted), *self.row_shape), dtype=self.dtype)
         first = 0
         for store in self.stores:
             here = ((wanted >= first) & (wanted < first + len(store))).nonzero()[:, 0]
             found[here] = store[wanted[here] - first]
             first += len(store)
-        return found.view(*numbers.shape, *self.row)
+        return found.view(*indices.shape, *self.row_shape)
 
     def __iter__(self) -> Iterator[Tensor]:
         for part in chunks(self):
@@ -125,8 +125,8 @@ class MappedRows:
 
     def split(self, size: int) -> Iterator[Tensor]:
         """The rows in order, so many at a time."""
-        for numbers in torch.arange(len(self)).split(size):
-            yield self[numbers]
+        for part in torch.arange(len(self)).split(size):
+            yield self[part]
 
 
 Rows: TypeAlias = Any
@@ -136,14 +136,14 @@ Rows: TypeAlias = Any
 def chunks(rows: Rows) -> Iterator[Tensor]:
     """The rows in order, as tensors of a few megabytes."""
     size = math.prod(rows.shape[1:]) * rows.dtype.itemsize
-    yield from rows.split(max(1, _AT_ONCE // max(size, 1)))
+    yield from rows.split(max(1, _CHUNK_BYTES // max(size, 1)))
 
 
 def chosen(rows: Rows, index: Tensor) -> Rows:
     """Some of the rows, which stay where they are if they are not in memory."""
     if isinstance(rows, Tensor):
         return rows[index]
-    return MappedRows(rows.stores, rows.numbers[index], rows.row, rows.dtype)
+    return MappedRows(rows.stores, rows.indices[index], rows.row_shape, rows.dtype)
 
 
 def concatenated(first: Rows, second: Rows) -> Rows:
@@ -151,15 +151,17 @@ def concatenated(first: Rows, second: Rows) -> Rows:
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return torch.cat([first, second])
     one, other = _mapped(first), _mapped(second)
-    numbers = torch.cat([one.numbers, other.numbers + sum(map(len, one.stores))])
-    return MappedRows(one.stores + other.stores, numbers, one.row, one.dtype)
+    indices = torch.cat([one.indices, other.indices + sum(map(len, one.stores))])
+    return MappedRows(one.stores + other.stores, indices, one.row_shape, one.dtype)
 
 
 def with_channels(images: Rows, channels: int) -> Rows:
     """Images [N, C, H, W]; a single channel is repeated."""
     if isinstance(images, Tensor):
         return images.expand(-1, channels, -1, -1).contiguous()
-    return MappedRows(images.stores, images.numbers, (channels, *images.row[1:]), images.dtype)
+    return MappedRows(
+        images.stores, images.indices, (channels, *images.row_shape[1:]), images.dtype
+    )
 
 
 def in_memory(rows: Rows) -> Tensor:
@@ -179,15 +181,15 @@ class ArrayWriter:
     The file is in the cache folder, or where that has no room in the folder of temporary files.
     """
 
-    def __init__(self, count: int, row: tuple[int, ...], dtype: type[np.generic]) -> None:
-        self.row, self.dtype, self.written = row, np.dtype(dtype), 0
-        self._count, self._size = count, count * math.prod(row) * self.dtype.itemsize
+    def __init__(self, count: int, row_shape: tuple[int, ...], dtype: type[np.generic]) -> None:
+        self.row_shape, self.dtype, self.written = row_shape, np.dtype(dtype), 0
+        self._count, self._size = count, count * math.prod(row_shape) * self.dtype.itemsize
         self._file: IO[bytes] | None = None
-        self._array = np.empty((0, *row), dtype)
+        self._array = np.empty((0, *row_shape), dtype)
         if self._size <= LARGE:
-            self._array = np.empty((count, *row), dtype)
+            self._array = np.empty((count, *row_shape), dtype)
             return
-        self._stored = MappedFile(_new_file(self._size), (0, *row), self.dtype.str)
+        self._stored = MappedFile(_new_file(self._size), (0, *row_shape), self.dtype.str)
         self._stored.remove_at_exit()
         self._file = self._stored.path.open("wb")
         weakref.finalize(self, self._file.close)
@@ -199,15 +201,15 @@ class ArrayWriter:
         if self._file is None:
             self._array[start : self.written] = rows
             return
-        wide = np.broadcast_to(rows, (len(rows), *self.row))
+        wide = np.broadcast_to(rows, (len(rows), *self.row_shape))
         try:
             self._file.write(np.ascontiguousarray(wide, self.dtype).data)
         except OSError as error:
             raise self._no_room(error) from error
 
-    def widened(self, row: tuple[int, ...]) -> "ArrayWriter":
+    def widened(self, row_shape: tuple[int, ...]) -> "ArrayWriter":
         """The same with rows expanded to another shape."""
-        wider = ArrayWriter(self._count, row, self.dtype.type)
+        wider = ArrayWriter(self._count, row_shape, self.dtype.type)
         for part in chunks(self.finish()):
             wider.append(part.numpy())
         return wider
@@ -216,7 +218,7 @@ class ArrayWriter:
         """The rows written."""
         if self._file is None:
             return torch.from_numpy(self._array[: self.written])
-        self._stored.shape = (self.written, *self.row)
+        self._stored.shape = (self.written, *self.row_shape)
         try:
             self._file.flush()
         except OSError as error:
@@ -224,7 +226,7 @@ class ArrayWriter:
         self._stored.map()  # it stays in use
         self._file.close()
         dtype = self._stored[torch.arange(0)].dtype
-        return MappedRows((self._stored,), torch.arange(self.written), self.row, dtype)
+        return MappedRows((self._stored,), torch.arange(self.written), self.row_shape, dtype)
 
     def _no_room(self, error: OSError) -> UsageError:
         if self._file is not None:

@@ -16,7 +16,7 @@ from tutelage_cli.data.mapped import chunks
 from tutelage_cli.runner.workers import process_count
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.job_stages import CROSS_FITTED, ON_FOLDS
-from tutelage_cli.train.data_parallel import TAKE_NONE
+from tutelage_cli.train.data_parallel import EMPTY_INPUTS_HINT
 from tutelage_cli.train.dry_run import dry_run
 from tutelage_cli.train.freeze import Notify
 from tutelage_cli.train.held_out import has_copies
@@ -161,8 +161,8 @@ def _check_no_rows(student: nn.Module, batch: Batch, fewest: int) -> None:
         raise UsageError(
             f"A batch has {fewest} example{'s' * (fewest != 1)} only, so that some of "
             f"torchrun's {process_count()} processes get none, but the student fails on inputs "
-            f"of no rows: {in_one_line(error).rstrip('.')}. {TAKE_NONE}, or give another "
-            "--batch-size or --held-out."
+            f"of no rows: {in_one_line(error).rstrip('.')}. {EMPTY_INPUTS_HINT}, or give "
+            "another --batch-size or --held-out."
         ) from error
     student.train(mode)
 

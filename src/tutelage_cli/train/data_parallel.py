@@ -56,7 +56,7 @@ SHARED = (
 """teachers whose result does not depend on which process has which rows"""
 
 
-TAKE_NONE = (
+EMPTY_INPUTS_HINT = (
     "Write x.flatten(1) in place of x.view(len(x), -1), which fails where a process gets none "
     "of a batch of few examples; or start fewer processes"
 )
@@ -74,8 +74,8 @@ class StepShare(NamedTuple):
     """learning rate of each parameter group"""
     best_accuracy: float
 
-    def taken_by(self, tutor: Tutor) -> StepResult:
-        """Take the step; the result has this process's rows."""
+    def step(self, tutor: Tutor) -> StepResult:
+        """Take this process's part in the step; in the first one the result has all rows."""
         for group, rate in zip(tutor.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate
         tutor.best_accuracy = self.best_accuracy
@@ -118,7 +118,7 @@ class DataParallelTutor(Tutor):
         shares[0] = shares[0]._replace(tutor=None)
         own: list[Any] = [None]
         dist.scatter_object_list(own, shares)
-        return shares[0].taken_by(self)
+        return shares[0].step(self)
 
 
 def make_tutor(
@@ -172,7 +172,7 @@ def take_part() -> int:
             if _has_lost_a_process(error):
                 return LOST
             who = f"Process {process_rank()} of torchrun's (RANK)"
-            way = f". {TAKE_NONE}." if "0 elements" in str(error) else ""
+            way = f". {EMPTY_INPUTS_HINT}." if "0 elements" in str(error) else ""
             raise UsageError(f"{who} cannot go on: {first_line(error)}{way}") from error
 
 
@@ -186,7 +186,7 @@ def _take_shares() -> int:
             dist.destroy_process_group()
             return 0
         tutor = tutor if share.tutor is None else share.tutor
-        share.taken_by(tutor)
+        share.step(tutor)
 
 
 def _has_lost_a_process(error: RuntimeError) -> bool:

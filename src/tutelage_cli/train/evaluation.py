@@ -22,7 +22,7 @@ from tutelage.training.accuracy_reward import held_out_accuracy
 from tutelage.training.forward import prediction_batch
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, Observation, Step
-from tutelage_cli.data.batches import InMemory
+from tutelage_cli.data.batches import SeededBatches
 from tutelage_cli.data.by_name import write_by_name
 from tutelage_cli.data.text.text_set import TextSet
 from tutelage_cli.train.material import Material, Streams
@@ -58,13 +58,13 @@ class Cost(NamedTuple):
     """bytes at the peak, see ``tutelage_cli.train.memory``; None where that is not known"""
 
 
-def accuracy(tutor: Tutor, batches: InMemory) -> float:
+def accuracy(tutor: Tutor, batches: SeededBatches) -> float:
     """Share of correct predictions, the student in evaluation mode."""
     return held_out_accuracy(tutor, batches.whole(EVAL_BATCH_SIZE))
 
 
 @torch.no_grad()
-def log_likelihood(tutor: Tutor, batches: InMemory) -> float:
+def log_likelihood(tutor: Tutor, batches: SeededBatches) -> float:
     """Mean log-likelihood of the labels, the student in evaluation mode."""
     student, mode = tutor.student, tutor.student.training
     student.eval()
@@ -81,7 +81,11 @@ def log_likelihood(tutor: Tutor, batches: InMemory) -> float:
 
 @torch.no_grad()
 def evaluate(
-    tutor: Tutor, batches: InMemory, held_out: Batch | None = None, *, with_weights: bool = True
+    tutor: Tutor,
+    batches: SeededBatches,
+    held_out: Batch | None = None,
+    *,
+    with_weights: bool = True,
 ) -> Evaluation:
     """Predictions, losses and weights of un-augmented examples, in evaluation mode."""
     student, problem = tutor.student, replace(tutor.problem, processes=ALONE)

@@ -54,7 +54,10 @@ def train_on_node(job: Job, plain: dict[str, Any]) -> bool:
 
 
 def as_arrays(source: Source) -> dict[str, Any]:
-    """The data as arrays, which the workers of a machine share."""
+    """The data as arrays, which each worker copies.
+
+    ``MappedRows`` stay what they are, and are pickled as names of files and row numbers.
+    """
     plain: dict[str, Any] = {part: _plain(getattr(source.splits, part)) for part in PARTS}
     plain["given"] = None if source.given is None else source.given.numpy()
     plain["contents"] = source.contents
@@ -92,4 +95,4 @@ def _value(value: Any) -> Any:
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(array.copy())  # a mapped array must not be written to
+    return torch.from_numpy(array.copy())  # joblib maps it read-only

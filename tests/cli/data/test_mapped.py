@@ -49,7 +49,7 @@ def large(monkeypatch):
 
     def switch(on=True):
         monkeypatch.setattr(mapped, "LARGE", 0 if on else 2**30)
-        monkeypatch.setattr(mapped, "_AT_ONCE", 1000 if on else 2**24)
+        monkeypatch.setattr(mapped, "_CHUNK_BYTES", 1000 if on else 2**24)
 
     switch()
     return switch

@@ -90,7 +90,7 @@ class Vectors(NamedTuple):
     """real numbers [N, D]"""
     label: LabelColumn
     names: tuple[str, ...]
-    """N: of their own, by their ids, or the rows they table_rows in"""
+    """N: their own names, else names by their ids, else by their rows"""
     where: str
     by_id: bool = False
     """whether they are named by their ids"""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tutelage.data.order import BatchRequest
 from tutelage.types import Batch
-from tutelage_cli.data.batches import Batches, InMemory, Set
+from tutelage_cli.data.batches import Batches, SeededBatches, Set
 from tutelage_cli.train.plan import BatchSource
 
 
@@ -20,10 +20,10 @@ def batches_like(like: Batches[Set], examples: Set) -> Batches[Set]:
 
 
 @dataclass(frozen=True)
-class RelabelledBatches(InMemory):
+class RelabelledBatches(SeededBatches):
     """Batches under other targets."""
 
-    inner: InMemory
+    inner: SeededBatches
     targets: Tensor
     """[N] or [N, C], in the order of the examples"""
 

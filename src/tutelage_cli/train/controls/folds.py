@@ -29,7 +29,7 @@ from tutelage.storage.atomic_files import atomic_path
 from tutelage.storage.checkpoint import digest, name_damaged_file
 from tutelage.storage.json_files import write_json
 from tutelage.training.tutor import Tutor
-from tutelage_cli.data.batches import InMemory
+from tutelage_cli.data.batches import SeededBatches
 from tutelage_cli.runner.run_folder import exists
 from tutelage_cli.train.evaluation import EVAL_BATCH_SIZE
 from tutelage_cli.train.job import Job
@@ -189,7 +189,7 @@ def seconds_of_folds(job: Job, arm: str) -> float:
 
 
 @torch.no_grad()
-def predict_probabilities(tutor: Tutor, batches: InMemory) -> Float[Tensor, "N C"]:
+def predict_probabilities(tutor: Tutor, batches: SeededBatches) -> Float[Tensor, "N C"]:
     """What a student says of examples, in evaluation mode and as they are."""
     student = tutor.student.eval()
     logits = [logits_of(student(batch.inputs)) for batch in batches.whole(EVAL_BATCH_SIZE)]

@@ -11,7 +11,7 @@ from tutelage.functional.portable_state import load_state
 from tutelage.losses.objectives import Objective, cross_entropy
 from tutelage.storage.checkpoint import check_checksum, load_checkpoint, name_damaged_file
 from tutelage.training.tutor import Tutor
-from tutelage_cli.data.batches import InMemory
+from tutelage_cli.data.batches import SeededBatches
 from tutelage_cli.train.arms import build_tutor, device_of
 from tutelage_cli.train.controls.control_batches import (
     RelabelledBatches,
@@ -72,7 +72,7 @@ def load_trained(tutor: Tutor, before: Job) -> float:
 
 def with_checked(
     inputs: ControlInputs, rows: Tensor | None = None
-) -> tuple[InMemory, ExampleIndex]:
+) -> tuple[SeededBatches, ExampleIndex]:
     """Put the checked examples after the training examples, all or some of these."""
     train = inputs.material.train if rows is None else inputs.material.train.rows(rows)
     examples = train.concatenated(inputs.material.held_out)
