@@ -1,8 +1,8 @@
-"""Teach neural networks how to be trained.
+"""Train neural networks on data with wrong labels, by cross-fitting or learned weights.
 
-A teacher learns, while a student trains, how much each example counts; the result is a
-commentary, a small artifact kept beside a data set and used again. All that is public is a name
-of this package or of a package that it names, such as ``tutelage.signals.Reversible``.
+A teacher learns, while a student trains, how much each example counts; a stored teacher is a
+commentary. All that is public is a name of this package or of a package that it names, such as
+``tutelage.signals.Reversible``.
 """
 
 from importlib import import_module
