@@ -114,7 +114,7 @@ def test_a_process_without_any_batch_is_told_to_all(found) -> None:
 
 def test_a_wrapper_that_sums_after_the_first_backward_pass_is_refused(found) -> None:
     for process in found:
-        assert "static_graph=True) allows one backward pass a step" in process["refused"][2]
+        assert "static_graph=True) allows one backward pass a step" in process["refused"][4]
 
 
 def test_one_value_in_all_processes_has_no_deviation_and_is_refused_by_all(found) -> None:
@@ -122,9 +122,19 @@ def test_one_value_in_all_processes_has_no_deviation_and_is_refused_by_all(found
         assert "more than 1 value per channel" in process["refused"][1]
 
 
+def test_sync_batch_norm_over_other_processes_is_refused(found) -> None:
+    for rank, process in enumerate(found):
+        assert f"over processes [{rank}], but" in process["refused"][2]
+
+
+def test_layers_that_other_processes_do_not_call_are_refused_by_all(found) -> None:
+    for process in found:
+        assert process["refused"][3].endswith("Here: many.1, few.1.")
+
+
 def test_a_student_of_which_a_part_is_wrapped_is_refused(found) -> None:
     for process in found:
-        assert "holds a DistributedDataParallel: wrap all of it" in process["refused"][3]
+        assert "holds a DistributedDataParallel: wrap all of it" in process["refused"][5]
 
 
 def test_running_statistics_are_those_of_one_process_a_few_rows_at_a_time_too(found) -> None:

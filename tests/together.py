@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.distributed.fsdp import fully_shard
@@ -83,6 +84,7 @@ class Norms(nn.Module):
         self.plain = nn.BatchNorm1d(6, affine=False)
         self.aside = nn.SyncBatchNorm(6)
         self.evaluated = nn.BatchNorm1d(6)
+        self.idle = nn.BatchNorm1d(6)
 
     def forward(self, x: Tensor) -> Tensor:
         flat = self.cumulative(x)
@@ -90,7 +92,33 @@ class Norms(nn.Module):
         images = self.images(words.tanh().unsqueeze(3)).flatten(1)
         both = self.plain(images.tanh() + x) + checkpoint(self.aside, flat, use_reentrant=False)
         self.evaluated.training = False
-        return self.evaluated(both).tanh()
+        return torch.cat([self.evaluated(both).tanh(), self.idle(both[:0])])
+
+
+class OwnNorm(nn.Module):
+    """Batch normalisation by torch's function, without a module of torch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+        self.register_buffer("var", torch.ones(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, var = self.get_buffer("mean"), self.get_buffer("var")
+        return F.batch_norm(x, mean, var, training=self.training)
+
+
+class Branches(nn.Module):
+    """Two layers of other widths, of which the number of rows decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.few, self.many = (
+            nn.Sequential(nn.Linear(D, n), nn.BatchNorm1d(n), nn.Linear(n, C)) for n in (4, 6)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.few(x) if len(x) < 3 else self.many(x)
 
 
 class WithoutFirst(InputWeigher):
@@ -121,6 +149,11 @@ def build(name: str) -> nn.Module:
     torch.manual_seed(0)
     if name == "sync batch norm":
         return convolutional(nn.SyncBatchNorm(4)).double()
+    if name == "branches":
+        return Branches().double()
+    if name == "own norm":
+        hidden = nn.Linear(D, 6), OwnNorm(), nn.Tanh()
+        return nn.Sequential(*hidden, nn.Linear(6, C)).double()
     if name == "norms":
         return nn.Sequential(nn.Linear(D, 6), nn.Tanh(), Norms(), nn.Linear(6, C)).double()
     return Experts().double()
@@ -250,6 +283,7 @@ def normalised() -> Iterator[tuple[str, Case]]:
         name = f"norms: {type(signal).__name__}, all on one"
         yield name, case._replace(signal=signal, cut="all on one", teacher="taps")
     yield "norms: images, all on one", case._replace(student="batch norm", cut="all on one")
+    yield "norms: without a module", case._replace(student="own norm", teacher="inputs")
     yield "norms: adam", case._replace(optimizer="adam")
     yield (
         "norms: last layer, adam",
@@ -360,6 +394,18 @@ def refused(rank: int) -> list[str]:
         with batch_norm_over(Group(sync_batch_norm=True)):
             nn.BatchNorm1d(2)(torch.ones(1 - rank, 2))
     except ValueError as error:
+        said.append(str(error))
+    alone = [dist.new_group([number]) for number in range(2)][rank]
+    try:
+        with batch_norm_over(Group()):
+            nn.SyncBatchNorm(2, process_group=alone)(torch.ones(2, 2))
+    except UnsupportedStudentError as error:
+        said.append(str(error))
+    student, processes = wrapped(build("branches"), "sync")
+    tutor = Tutor(student, SGD(student.parameters(), lr=0.1), Plain(), processes=processes)
+    try:
+        tutor.step(part(next(stream()), 4, rank))
+    except UnsupportedStudentError as error:
         said.append(str(error))
     student = DistributedDataParallel(build("relu network"), static_graph=True)
     teacher = InputWeigher().double()

@@ -208,9 +208,14 @@ class Tutor:
                 "The teacher needs held-out examples at this step: give held_out (see "
                 "Tutor.wants_held_out)."
             )
-        if not shares_statistics(self.processes, self.problem.student.module):
+        student, processes = self.problem.student.module, self.processes
+        # the student may call torch.nn.functional.batch_norm itself
+        every = (
+            processes.size > 1 and processes.sync_batch_norm and not self.problem.micro_batch
+        )
+        if not every and not shares_statistics(processes, student):
             return self._step(batch, held_out)
-        with eager(self.student), batch_norm_over(self.processes):
+        with eager(self.student), batch_norm_over(processes, student):
             return self._step(batch, held_out)
 
     def _step(self, batch: Batch, held_out: Batch | None) -> StepResult:
