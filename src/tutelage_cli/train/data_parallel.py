@@ -8,7 +8,7 @@ every step their rows of the batch; losses and gradients are summed over all pro
 import os
 import signal
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import joblib
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tutelage.distributed import Group
@@ -73,6 +73,8 @@ class StepShare(NamedTuple):
     rates: list[float]
     """learning rate of each parameter group"""
     best_accuracy: float
+    is_first: bool
+    """whether it is the tutor's first one here"""
 
     def step(self, tutor: Tutor) -> StepResult:
         """Take this process's part in the step; in the first one the result has all rows."""
@@ -83,13 +85,14 @@ class StepShare(NamedTuple):
         held_out = None if self.held_out is None else _moved(self.held_out, device)
         result = Tutor.step(tutor, _moved(self.batch, device), held_out)
         rows = tuple(x.cpu() for x in (result.losses, result.weights, result.ids))
+        buffers = _buffers(tutor.problem.student.module) if self.is_first else {}
         gathered: list[Any] | None = None if process_rank() else [None] * process_count()
-        dist.gather_object(rows, gathered)
+        dist.gather_object((*rows, buffers), gathered)
         if gathered is None:
             return result
-        losses, weights, ids = (
-            torch.cat(parts).to(device) for parts in zip(*gathered, strict=True)
-        )
+        *columns, all_buffers = zip(*gathered, strict=True)
+        _require_same(all_buffers)
+        losses, weights, ids = (torch.cat(parts).to(device) for parts in columns)
         return result._replace(losses=losses, weights=weights, ids=ids)
 
 
@@ -106,13 +109,14 @@ class DataParallelTutor(Tutor):
     def step(self, batch: Batch, held_out: Batch | None = None) -> StepResult:
         """Take a step with all processes; the result has all rows."""
         cls, count, tutor = DataParallelTutor, self.processes.size, None
-        if cls.latest is None or cls.latest() is not self:
+        is_first = cls.latest is None or cls.latest() is not self
+        if is_first:
             cls.latest = weakref.ref(self)
             tutor = joblib.wrap_non_picklable_objects(self, keep_wrapper=False)
         rates = [group["lr"] for group in self.optimizer.param_groups]
         held_outs = [None] * count if held_out is None else _split(held_out, count)
         shares = [
-            StepShare(tutor, rows, clean, rates, self.best_accuracy)
+            StepShare(tutor, rows, clean, rates, self.best_accuracy, is_first)
             for rows, clean in zip(_split(batch, count), held_outs, strict=True)
         ]
         shares[0] = shares[0]._replace(tutor=None)
@@ -205,6 +209,27 @@ def _split(batch: Batch, count: int) -> list[Batch]:
 def _moved(batch: Batch, device: torch.device) -> Batch:
     inputs, targets, ids = (x.to(device) for x in batch[:3])
     return batch._replace(inputs=inputs, targets=targets, ids=ids)
+
+
+def _buffers(student: nn.Module) -> dict[str, Tensor]:
+    """The buffers that are saved."""
+    saved = student.state_dict()
+    return {k: saved[k].cpu() for k, _ in student.named_buffers() if k in saved}
+
+
+def _require_same(buffers: Sequence[dict[str, Tensor]]) -> None:
+    """Refuse a student of which the processes have other buffers, each by rows of its own."""
+    first, *others = buffers
+    for name, x in first.items():
+        for other in others:
+            here, there = x.double(), other[name].double()
+            if here.shape != there.shape or not here.allclose(there, 1e-4, equal_nan=True):
+                raise UsageError(
+                    f"torchrun divides each batch, and the student's buffer {name} becomes "
+                    "another one in each process: of what layers count up, only that of "
+                    "torch.nn.functional.batch_norm is by all rows. Leave out torchrun: --jobs "
+                    "trains several students at a time."
+                )
 
 
 def _require_shared(teacher: nn.Module) -> None:

@@ -75,6 +75,11 @@ def normalised(classes, channels, size):
     return Double(*images, nn.Flatten(), *hidden, nn.Linear(16, classes))
 
 
+def tracked(classes, channels, size):
+    norm = nn.InstanceNorm2d(channels, track_running_stats=True)
+    return Double(norm, nn.Flatten(), nn.Linear(channels * size**2, classes))
+
+
 def convolutional(classes, channels, size):
     first = nn.Conv2d(channels, 3, 3), nn.BatchNorm2d(3), nn.ReLU()
     second = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten()
@@ -217,6 +222,20 @@ def test_every_teacher_teaches_batch_normalised_students_as_in_one_process() -> 
         for part, values in want.items():
             if values:
                 close(found[arm][part], values, 1e-6)
+
+
+@pytest.mark.usefixtures("words")
+def test_statistics_by_the_rows_of_each_process_are_refused() -> None:
+    def command() -> int:
+        if int(os.environ["RANK"]):
+            return take_part()
+        with all_processes(Path("run")), pytest.raises(UsageError) as error:
+            steps_of("untaught", TrainSettings(student="net.py:tracked"))
+        Path("said").write_text(str(error.value))
+        return 0
+
+    assert [ended(pid, within=60) for pid in two_processes(command)] == [0, 0]
+    assert "buffer net.0.running_mean becomes another" in Path("said").read_text()
 
 
 def test_a_run_whose_first_process_is_killed_ends_and_goes_on_under_torchrun(
