@@ -70,14 +70,19 @@ class MappedFile:
         return self._map
 
     def remove_at_exit(self) -> None:
-        """Remove the file once nothing in this process refers to it."""
-        self._removal = weakref.finalize(self, self.path.unlink, missing_ok=True)
+        """Remove the file once nothing in this process refers to it; its forks leave it."""
+        self._removal = weakref.finalize(self, _remove, self.path, os.getpid())
 
     def keep_as(self, path: Path) -> None:
         """Rename a file that would be removed at exit, and keep it."""
         self.path.replace(path)
         self._removal.detach()
         self.path = path
+
+
+def _remove(path: Path, process: int) -> None:
+    if os.getpid() == process:
+        path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.cli.train.killing import child, ended
 from tests.disks import full_disk
 from tests.trained import PLAIN, QUICK, one_line, pictures, run
 from tutelage.errors import UsageError
@@ -202,6 +203,21 @@ def test_without_a_cache_the_file_is_temporary(tmp_path, monkeypatch):
     assert len(found.train.images[:]) == 48
     del found
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_fork_leaves_the_file_to_the_process_that_wrote_it():
+    rows = written().finish()
+
+    def drop():
+        nonlocal rows
+        rows = None
+        return 0
+
+    assert ended(child(drop), within=60) == 0
+    [store] = rows.stores
+    assert store.path.exists()
+    path, store, rows = store.path, None, None
+    assert not path.exists()
 
 
 def test_a_file_in_use_is_not_removed_to_make_room(tmp_path, monkeypatch):
