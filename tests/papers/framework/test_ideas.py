@@ -105,7 +105,8 @@ def test_the_stored_page_shows_every_stored_idea():
 
 
 def test_the_result_of_the_largest_scale_counts(tmp_path):
-    for scale, hard in (("mini", [1.0, 1.0]), ("hours", [5.0, 6.0])):
+    scales: list[tuple[str, list[float | None]]] = [("mini", [1.0, 1.0]), ("hours", [5.0, 6.0])]
+    for scale, hard in scales:
         arms = copies(one=[2.0, 3.0], long=[2.0, 3.0], uniform=[2.0, 3.0], hard=hard)
         stored(tmp_path, f"{scale}/mmel-cifar", arms)
     [found] = compare_ideas(tmp_path)
