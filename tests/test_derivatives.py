@@ -12,8 +12,6 @@ from torch.nn.utils import parametrizations
 from torch.optim import SGD
 
 from tests.cases import C, D, InputWeigher, Seen, stream
-from tutelage.distributed.batch_norm import batch_norm_over
-from tutelage.distributed.groups import SingleProcess
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.decompositions import FORMULAS
 from tutelage.losses.objectives import cross_entropy
@@ -245,14 +243,11 @@ def test_dot_products_need_no_second_derivative(name) -> None:
     require_dots(made, batch, v)
 
 
-def test_rows_one_by_one_are_refused_where_processes_normalise_together() -> None:
+def test_rows_one_by_one_are_refused_where_processes_normalise_together(monkeypatch) -> None:
     made, batch = between(Calls(WITHOUT["no second derivative"][0]))().double(), batches()[0]
     v = {k: torch.randn_like(p) for k, p in made.named_parameters()}
-    together = SingleProcess(size=2, sync_batch_norm=True)
-    with (
-        batch_norm_over(together),
-        pytest.raises(UnsupportedStudentError, match="each row takes a backward pass"),
-    ):
+    monkeypatch.setattr("tutelage.per_example.forward.is_synchronised", lambda: True)
+    with pytest.raises(UnsupportedStudentError, match="each row takes a backward pass"):
         gradient_dots(made, batch, v, method="forward")
 
 

@@ -1,7 +1,7 @@
 """Batch normalisation by statistics of all processes' rows."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -77,17 +77,15 @@ def batch_norm_over(processes: Processes, student: nn.Module | None = None) -> I
             return _BatchNorm.forward(module, input)
 
     default = synchronised if processes.sync_batch_norm else _TORCH_BATCH_NORM
-    hook = register_module_forward_pre_hook(block.record_call)
-    _ACTIVE.append(block)
-    try:
-        with (
-            _patched(F, "batch_norm", default),
-            _patched(nn.SyncBatchNorm, "forward", forward),
-        ):
-            yield
-    finally:
-        _ACTIVE.pop()
-        hook.remove()
+    with ExitStack() as block_ends:
+        if processes.size > 1:
+            hook = register_module_forward_pre_hook(block.record_call)
+            block_ends.callback(hook.remove)
+        block_ends.enter_context(_patched(F, "batch_norm", default))
+        block_ends.enter_context(_patched(nn.SyncBatchNorm, "forward", forward))
+        _ACTIVE.append(block)
+        block_ends.callback(_ACTIVE.pop)
+        yield
 
 
 @contextmanager

@@ -8,9 +8,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from tutelage.bilevel import BilevelProblem
-from tutelage.distributed.batch_norm import batch_norm_over
 from tutelage.distributed.groups import Processes, processes_of
-from tutelage.functional.differentiable import eager, require_learnable
+from tutelage.functional.differentiable import require_learnable
 from tutelage.functional.optim import rule_for
 from tutelage.functional.portable_state import (
     load_optimizer_state,
@@ -20,11 +19,11 @@ from tutelage.functional.portable_state import (
 )
 from tutelage.functional.student import StudentView
 from tutelage.losses.objectives import Objective, cross_entropy
-from tutelage.per_example.units import shares_statistics
 from tutelage.signals import OneStep, Signal
 from tutelage.teacher import uses_alignments, uses_progress
 from tutelage.teachers.plain import Plain
 from tutelage.training.cautions import LoopCautions
+from tutelage.training.common_statistics import common_statistics
 from tutelage.training.forward import StepResult, step_result
 from tutelage.training.micro_batches import require_micro_batch
 from tutelage.training.one_step import OneStepUpdater
@@ -208,14 +207,9 @@ class Tutor:
                 "The teacher needs held-out examples at this step: give held_out (see "
                 "Tutor.wants_held_out)."
             )
-        student, processes = self.problem.student.module, self.processes
-        # the student may call torch.nn.functional.batch_norm itself
-        every = (
-            processes.size > 1 and processes.sync_batch_norm and not self.problem.micro_batch
-        )
-        if not every and not shares_statistics(processes, student):
+        if self.processes.size == 1:
             return self._step(batch, held_out)
-        with eager(self.student), batch_norm_over(processes, student):
+        with common_statistics(self.problem, self.student):
             return self._step(batch, held_out)
 
     def _step(self, batch: Batch, held_out: Batch | None) -> StepResult:
