@@ -206,6 +206,7 @@ def test_the_real_mnist_labels_fit_its_images(real_data, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     small = Picture(np.zeros((1, 2, 2), np.uint8), moving=False)
     monkeypatch.setattr(decode, "read_picture", lambda *_, **__: small)
+    monkeypatch.setattr(decode, "SEVERAL", 100_000)  # processes would read the real ones
     splits = load(str(real_data / "mnist"))
     assert (len(splits.train), len(splits.test)) == (60000, 10000)
     assert len(splits.train.classes) == 10
