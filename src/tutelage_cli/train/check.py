@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tutelage.errors import UnsupportedStudentError, UsageError, in_one_line
+from tutelage.functional.module_state import modes_kept
 from tutelage.teachers.steps_taken import FEWEST_TEACHER_STEPS
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch
@@ -153,9 +154,8 @@ def _check_arm(
 
 def _check_no_rows(student: nn.Module, batch: Batch, fewest: int) -> None:
     """Refuse a student that cannot take the inputs of a process that gets none of a batch."""
-    mode = student.training
     try:
-        with torch.no_grad():
+        with torch.no_grad(), modes_kept(student):
             student.eval()(batch.inputs[:0])
     except FAULTS as error:
         raise UsageError(
@@ -164,7 +164,6 @@ def _check_no_rows(student: nn.Module, batch: Batch, fewest: int) -> None:
             f"of no rows: {in_one_line(error).rstrip('.')}. {EMPTY_INPUTS_HINT}, or give "
             "another --batch-size or --held-out."
         ) from error
-    student.train(mode)
 
 
 def _error_message(

@@ -38,6 +38,7 @@ from tutelage_cli.data.batches import normalised, statistics
 from tutelage_cli.data.images import ImageSet
 from tutelage_cli.train import student_training
 from tutelage_cli.train.arms import build_tutor
+from tutelage_cli.train.check import _check_no_rows
 from tutelage_cli.train.data_parallel import all_processes, make_tutor, take_part
 from tutelage_cli.train.names import BY_BATCH, TAUGHT_BY, USED_BY
 from tutelage_cli.train.settings import TrainSettings
@@ -344,3 +345,10 @@ def test_help_does_not_wait_for_the_first_process(monkeypatch):
 def test_one_process_of_torchrun_is_not_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     one_line(run("train", tmp_path / "nowhere"), "nowhere")
+
+
+def test_the_check_with_no_rows_leaves_a_frozen_layer_in_evaluation_mode() -> None:
+    student = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3).eval())
+    batch = Batch(torch.zeros(1, 2), torch.zeros(1, dtype=torch.long), torch.zeros(1).long())
+    _check_no_rows(student, batch, 1)
+    assert [part.training for part in student] == [True, False]
