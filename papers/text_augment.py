@@ -19,6 +19,9 @@ from tutelage.storage.atomic_files import write_atomically
 
 __all__ = ["SEARCHES", "LanguageModel", "Substitution", "kept"]
 
+HEADS = {"bert": "cls", "roberta": "lm_head", "xlm-roberta": "lm_head"}
+"""by the model's type: its part from a state to the logits of words"""
+
 
 @dataclass(frozen=True)
 class LanguageModel:
@@ -68,8 +71,15 @@ class LanguageModel:
         return torch.cat(parts).cpu()
 
     def _filled(self, ids: Tensor, there: Tensor, gap: Tensor) -> Tensor:
-        logits = self.model(input_ids=ids, attention_mask=there.long()).logits
-        at = logits[torch.arange(len(ids), device=ids.device), gap].float()
+        model: Any = self.model
+        rows, shown = torch.arange(len(ids), device=ids.device), there.long()
+        head = HEADS.get(getattr(getattr(model, "config", None), "model_type", ""))
+        if head is None:
+            at = model(input_ids=ids, attention_mask=shown).logits[rows, gap]
+        else:  # of the gap alone: all places times all words take most of the time
+            states = model.base_model(input_ids=ids, attention_mask=shown).last_hidden_state
+            at = getattr(model, head)(states[rows, gap])
+        at = at.float()
         at[:, list(self.never)] = -torch.inf
         return at.log_softmax(1)
 

@@ -289,9 +289,9 @@ def _padded(side: Sequence[Sequence[int]], length: int, filler: int) -> Tensor:
 
 @dataclass(frozen=True)
 class TextBatches(_SortedBatches):
-    """The minibatches of N texts; ``inputs`` are int64 [B, 3, L], see ``Tokens``."""
+    """The minibatches of N texts: int64 [B, 3, L], see ``Tokens``, or vectors [B, D]."""
 
-    inputs: Tensor  # int32 [N, 3, L]
+    inputs: Tensor  # int32 [N, 3, L], or float32 [N, D]
     labels: Tensor  # [N], or soft ones [N, C]
     ids: Tensor  # int64 [N]
     size: int  # texts in a batch
@@ -310,8 +310,11 @@ class TextBatches(_SortedBatches):
             yield self._batch(rows, mixed_seed(seed, place))
 
     def _lengths(self) -> Tensor:
+        if self.inputs.is_floating_point():
+            return torch.ones(len(self.inputs), dtype=torch.int64)
         return self.inputs[:, 2].sum(1)
 
     def _batch(self, rows: Tensor, seed: int) -> Batch:
-        inputs, on = self.inputs[rows].long(), self.device
+        inputs, on = self.inputs[rows], self.device
+        inputs = inputs if inputs.is_floating_point() else inputs.long()
         return Batch(inputs.to(on), self.labels[rows].to(on), self.ids[rows].to(on), seed)

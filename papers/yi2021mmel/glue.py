@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from papers.framework.recipe import Outcome, Recipe, above, below, curves, expectation
+from papers.models.minilm import MINILM
 from papers.yi2021mmel.glue_students import METRICS, Method, Settings, student_of, trained
 from papers.yi2021mmel.glue_texts import Source, copies_of, material
 from papers.yi2021mmel.language_models import Language
@@ -46,6 +47,22 @@ GPU = replace(
         examples=10_000, longest=64, model="", language=Language(steps=4000, batch=256)
     ),
 )
+
+
+PRETRAINED = Settings(
+    source=Source(
+        examples=2000,
+        longest=64,
+        model=MINILM,
+        new_head=True,
+        language=Language(steps=500, batch=32, lr=3e-4, longest=24),
+        vectors=True,
+    ),
+    epochs=30,
+    lr=1e-3,
+    warm_up=50,
+)
+"""a perceptron of the sentence vectors of a pretrained encoder, whose body makes copies, too"""
 
 
 def prepare(settings: Settings) -> None:

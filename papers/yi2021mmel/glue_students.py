@@ -67,6 +67,8 @@ SCORES = {"cola": matthews, "stsb": spearman}
 LARGE = ("mnli", "qqp")
 """tasks that the paper trains on for 3 epochs, by the names of their folders"""
 NEW = "small"
+WIDTH = 128
+"""hidden units of a student of vectors"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ class Settings(RecipeSettings):
     source: Source = field(default_factory=Source)  # texts and their copies
     student: str = ""
     """folder of an encoder of transformers, or its name in ``$TUTELAGE_DATA``; nothing: that of
-    the texts' language model; ``small``, and nothing without one: a small new student"""
+    the texts' language model; ``small``, and nothing without one: a small new student. Where
+    ``source.vectors``, it is a perceptron of one hidden layer"""
     dropout: Share = 0.1  # in hidden layers and attention; the paper chose each from 0 and 0.1
     temperature: Temperature = 1.0  # lambda_P
     weight: Positive = 1.0  # lambda_T
@@ -122,12 +125,20 @@ def student_of(settings: Settings, texts: Material, seed: int) -> nn.Module:
     """The student before it has learned anything of the task."""
     name = settings.student or settings.source.model or NEW
     with seeded(mixed_seed(seed, 0)):
+        if settings.source.vectors:
+            return _head(texts.train.inputs.shape[1], texts.classes, settings.dropout)
         if name != NEW:
             kept = {"classes": texts.classes, "dropout": settings.dropout}
             return encoder(name, words=texts.tokenizer, **kept)
         words = max(len(texts.tokenizer), int(texts.train.inputs[:, 0].max()) + 1)
         small = SMALL | {"vocab_size": words}
         return text_classifier(small, classes=texts.classes, dropout=settings.dropout)
+
+
+def _head(features: int, classes: int, dropout: float) -> nn.Sequential:
+    # a perceptron of sentence vectors
+    hidden = (nn.Dropout(dropout), nn.Linear(features, WIDTH), nn.ReLU())
+    return nn.Sequential(*hidden, nn.Dropout(dropout), nn.Linear(WIDTH, classes))
 
 
 def trained(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from papers.framework.settings import RecipeSettings
+from papers.models.minilm import MINILM, minilm_folder
 from papers.students import find_folder
 from tutelage.errors import MissingExtraError, UsageError, in_one_line
 from tutelage.models.pretrained import refuse_other_tokens, refuse_short, tokenizer_in
@@ -31,6 +32,8 @@ OTHER = "give --set source.model a folder with a model and its own tokenizer"
 
 def model_folder(name: str) -> Path:
     """Where a model lies."""
+    if name == MINILM:
+        return minilm_folder()
     return find_folder(
         name,
         "give --set source.model=FOLDER, a masked language model and its tokenizer as "
@@ -55,6 +58,21 @@ def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
     refuse_other_tokens(folder, model, len(words), OTHER)
     shorter = "give a smaller source.longest"
     refuse_short(folder, model.eval(), words, longest, shorter)
+    return words, model.float()
+
+
+def with_new_head(name: str, seed: int) -> tuple[Any, Any]:
+    """A tokenizer, and a stored BERT with a new head that fills gaps."""
+    from transformers import BertForMaskedLM
+
+    folder = model_folder(name)
+    words = tokenizer_in(folder)
+    try:
+        with quietly(), seeded(mixed_seed(seed, 0)):
+            model: Any = BertForMaskedLM.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UsageError(f"{folder} holds no BERT: {in_one_line(error)}") from error
+    refuse_other_tokens(folder, model, len(words), OTHER)
     return words, model.float()
 
 
@@ -110,10 +128,9 @@ def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
 
 
 def learned_model(
-    sentences: Sequence[str], tokenizer: Any, language: Language, *, seed: int
+    model: Any, sentences: Sequence[str], tokenizer: Any, language: Language, *, seed: int
 ) -> nn.Module:
-    """A BERT of two layers that fills gaps."""
-    model = empty_model(tokenizer, seed)
+    """A BERT that has learned to fill gaps, in evaluation mode."""
     inputs = tokenised([sentences], tokenizer, language.longest).inputs.long()
     rule = AdamW(model.parameters(), language.lr, weight_decay=0.01)
     draws = torch.Generator().manual_seed(mixed_seed(seed, 1))

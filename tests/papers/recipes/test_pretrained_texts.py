@@ -12,11 +12,13 @@ from torch import nn
 from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
 from papers.catalogue import load_recipe
+from papers.text_augment import LanguageModel
 from papers.yi2021mmel.glue_students import Settings, student_of
-from papers.yi2021mmel.glue_texts import Source, material
+from papers.yi2021mmel.glue_texts import Source, copies_of, material
 from papers.yi2021mmel.language_models import encoder, learned_tokenizer, masked_language_model
 from tests.trained import one_line, run_papers, unchecked
 from tutelage.errors import UsageError
+from tutelage.models.sentence_vectors import sentence_vectors
 from tutelage.models.text_classifier import TextClassifier, text_classifier
 
 TINY: dict[str, Any] = {
@@ -43,6 +45,8 @@ def made(tmp_path_factory) -> Path:
         words.save_pretrained(place / name)
     learned_tokenizer(["other words"], 40).save_pretrained(place / "other")
     shutil.copytree(place / "bert", place / "other", dirs_exist_ok=True, ignore=_tokens)
+    bert.bert.save_pretrained(place / "body")
+    words.save_pretrained(place / "body")
     shutil.copytree(place / "bert", place / "no tokenizer", ignore=_tokens)
     for name, file, content in (
         ("cut", "model.safetensors", (place / "bert" / "model.safetensors").read_bytes()[:99]),
@@ -102,6 +106,44 @@ def test_recipes_run_with_an_encoder_from_a_folder(made, name, arms):
         assert outcome == recipe.run(arm, 0, of, CPU)
 
 
+@pytest.mark.usefixtures("real_data", "_cache")
+@pytest.mark.parametrize("task", ["wnli", "rte"])
+def test_students_of_sentence_vectors_learn_from_copies_by_a_body_with_a_new_head(made, task):
+    recipe, of = load_recipe("mmel-glue"), settings("mmel-glue", made / "body")
+    tiny = replace(of.source.language, sentences=40, longest=16)
+    source = replace(of.source, task=task, new_head=True, vectors=True, language=tiny)
+    of = replace(of, source=source)
+    recipe.prepare(of)
+    texts, copies = material(source), copies_of(source)
+    width = 4 * TINY["hidden_size"]  # u, v, |u - v| and u v of a pair
+    assert texts.train.inputs.shape == (24, width)
+    assert texts.held_out.inputs.shape == (24, width)
+    assert copies.shape == (24, 2, width)
+    for arm in ("none", "long", "hard", "smoothed"):
+        outcome = recipe.run(arm, 0, of, CPU)
+        assert outcome.metrics.keys() == recipe.metrics.keys()
+        assert outcome == recipe.run(arm, 0, of, CPU)
+
+
+@pytest.mark.usefixtures("real_data", "_cache")
+def test_vectors_are_those_of_each_sentence_alone(made):
+    of = settings("mmel-glue", made / "body")
+    source = replace(of.source, new_head=True, vectors=True, longest=32)
+    found = material(source).train.inputs[0]
+    tokens = material(replace(source, vectors=False)).train
+    encoder, width = sentence_vectors(made / "body"), TINY["hidden_size"]
+    words = material(source).tokenizer
+    parts = []
+    for side in (1, 2):
+        ids = tokens.inputs[0, 0][tokens.sides[0] == side].tolist()
+        whole = [words.cls_token_id, *ids, words.sep_token_id]
+        text = torch.tensor([whole, [0] * len(whole), [1] * len(whole)])[None]
+        parts.append(encoder(text)[0] * width**0.5)
+    u, v = parts
+    wanted = torch.cat([u, v, (u - v).abs(), u * v]).detach()
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("name", ["bert", "roberta"])
 def test_the_student_begins_as_the_encoder_in_the_folder(made, name):
@@ -114,6 +156,18 @@ def test_the_student_begins_as_the_encoder_in_the_folder(made, name):
     assert all(torch.equal(v, stored[k]) for k, v in shared.items())
     new, newer = (model.classifier.state_dict() for model in (one, other))
     assert any(not torch.equal(new[k], newer[k]) for k in new)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_guesses_are_the_logits_of_the_whole_model_at_the_gap(made, name):
+    words, model = masked_language_model(str(made / name), 16)
+    language = LanguageModel.of(model, words)
+    ids = torch.randint(5, len(words), (6, 9))
+    there = torch.arange(9) < torch.tensor([[9], [7], [9], [4], [9], [8]])
+    gap = torch.tensor([1, 3, 8, 2, 0, 5])
+    logits = model(input_ids=ids, attention_mask=there.long()).logits[torch.arange(6), gap]
+    logits[:, list(language.never)] = -torch.inf
+    assert torch.allclose(language.guesses(ids, there, gap), logits.log_softmax(1), atol=1e-5)
 
 
 @pytest.mark.usefixtures("real_data")
