@@ -58,11 +58,13 @@ PRETRAINED = Settings(
         language=Language(steps=500, batch=32, lr=3e-4, longest=24),
         vectors=True,
     ),
-    epochs=30,
+    epochs=10,
     lr=1e-3,
     warm_up=50,
 )
 """a perceptron of the sentence vectors of a pretrained encoder, whose body makes copies, too"""
+
+SCALES = {"smoke": SMOKE, "mini": MINI, "hours": PRETRAINED, "gpu": GPU, "paper": Settings()}
 
 
 def prepare(settings: Settings) -> None:
@@ -78,7 +80,13 @@ LABELLED = Recipe(
     where="Table 4, SST-2",
     arms=tuple(LABEL_METHODS),
     metrics=METRICS,
-    settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
+    settings={
+        "smoke": SMOKE,
+        "mini": MINI,
+        "hours": PRETRAINED,
+        "gpu": GPU,
+        "paper": Settings(),
+    },
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1500},
     run=partial(trained, LABEL_METHODS),
     claims=(
@@ -131,7 +139,13 @@ WEIGHED = Recipe(
     where="Table 3, SST-2; Figure 2",
     arms=tuple(METHODS),
     metrics=METRICS,
-    settings={"smoke": SMOKE, "mini": MINI, "gpu": GPU, "paper": Settings()},
+    settings={
+        "smoke": SMOKE,
+        "mini": MINI,
+        "hours": PRETRAINED,
+        "gpu": GPU,
+        "paper": Settings(),
+    },
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1300},
     run=partial(trained, METHODS),
     claims=(
@@ -198,8 +212,16 @@ FEW_PAIRS = replace(
 PAIRS: Mapping[str, Settings] = {
     "smoke": replace(SMOKE, source=replace(SMOKE.source, examples=8, tested=8)),
     "mini": FEW_PAIRS,
-    # mini is over as soon as its learning rate has risen: all predict the more frequent class
-    "hours": replace(FEW_PAIRS, epochs=16),
+    "hours": replace(
+        PRETRAINED,
+        source=replace(
+            PRETRAINED.source,
+            task="mrpc",
+            examples=400,
+            longest=96,
+            copies=FEW_PAIRS.source.copies,
+        ),
+    ),
     "gpu": replace(GPU, source=replace(GPU.source, task="mrpc", examples=None, longest=128)),
     "paper": Settings(source=Source(task="mrpc")),
 }

@@ -171,9 +171,11 @@ def _alone(texts: Tokens, side: int, language: LanguageModel) -> Tensor:
 @torch.no_grad()
 def _encoded(rows: np.ndarray, model: str, _releases: str) -> np.ndarray:
     # by the encoder, scaled so that each of D numbers has a second moment of about 1
-    encoder = sentence_vectors(model_folder(model))
-    parts = torch.from_numpy(rows).split(_ROWS)
-    return torch.cat([encoder(part) * encoder.width**0.5 for part in parts]).numpy()
+    encoder, texts = sentence_vectors(model_folder(model)), torch.from_numpy(rows)
+    found = torch.empty(len(texts), encoder.width)
+    for some in texts[:, 2].sum(1).argsort().split(_ROWS):  # of like length
+        found[some] = encoder(texts[some]) * encoder.width**0.5
+    return found.numpy()
 
 
 @cache
