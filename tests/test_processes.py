@@ -15,7 +15,7 @@ from tests.cli.train.killing import child, ended
 from tests.together import aligned, cases, main, normalised_alike, part, trained
 from tests.trained import unchecked
 from tests.tutoring import same
-from tutelage.distributed.groups import SingleProcess, even
+from tutelage.distributed.groups import SingleProcess, even_batches
 from tutelage.signals import Lookahead
 from tutelage.signals.products import Alignment, Automatic
 from tutelage.training.tutor import Tutor
@@ -159,7 +159,7 @@ def test_one_process_has_nothing_to_tell() -> None:
     x = torch.ones(2)
     assert SingleProcess().all_reduce(x) is x
     batches = list(islice(stream(), 2))
-    assert list(even(batches, SingleProcess())) == batches
+    assert list(even_batches(batches, SingleProcess())) == batches
 
 
 @pytest.mark.parametrize(

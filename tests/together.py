@@ -26,7 +26,13 @@ from tests.cases import (
 )
 from tests.cases import build as of_the_table
 from tutelage.distributed.batch_norm import batch_norm_over
-from tutelage.distributed.groups import Group, Processes, SingleProcess, empty_like, even
+from tutelage.distributed.groups import (
+    Group,
+    Processes,
+    SingleProcess,
+    empty_like,
+    even_batches,
+)
 from tutelage.errors import UnsupportedStudentError
 from tutelage.signals import (
     GradientAlignment,
@@ -378,7 +384,7 @@ def ending(rank: int) -> dict[str, Any]:
         SGD(teacher.parameters(), lr=0.1),
         signal=Lookahead(),
     )
-    for rows_here in even(rows, tutor.processes):
+    for rows_here in even_batches(rows, tutor.processes):
         tutor.step(rows_here, clean)
     return {"steps": tutor.steps, "student": tutor.problem.student.state().params}
 
@@ -387,7 +393,7 @@ def refused(rank: int) -> list[str]:
     """What a process says where another has no batch, and of a wrapper that sums too early."""
     said = []
     try:
-        list(even([next(stream())] if rank == 0 else [], Group()))
+        list(even_batches([next(stream())] if rank == 0 else [], Group()))
     except ValueError as error:
         said.append(str(error))
     try:

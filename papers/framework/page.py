@@ -6,8 +6,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from papers.framework.ideas import IdeaComparison, compare_ideas
-from papers.framework.paper_tables import PAPERS as TITLES
-from papers.framework.power import PAPERS, POWER_RULE, SIZE_RULE, deciding
+from papers.framework.paper_tables import PAPERS
+from papers.framework.power import POWER_RULE, PRINTED, SIZE_RULE, deciding
 from papers.framework.results import MISSED, NUMBERS_RULE, WITHIN, Row, rows, stored
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.claims import FAILS, HOLDS, RULE, SMALLER, UNDECIDABLE, UNDECIDED
@@ -98,7 +98,7 @@ def page(contents: Sequence[Mapping[str, Any]], ideas: Sequence[IdeaComparison] 
 def _ideas(ideas: Sequence[IdeaComparison]) -> list[str]:
     """A table for each paper, and how many of its comparisons are decided."""
     parts = [IDEAS_INTRO] if ideas else []
-    for key, title in TITLES.items():
+    for key, title in PAPERS.items():
         if found := [one for one in ideas if one.idea.paper == key]:
             above = sum(one.versus_best.above for one in found)
             below = sum(one.versus_best.below for one in found)
@@ -193,7 +193,7 @@ def needs(judged: Mapping[str, Any]) -> str:
         return f"more than {MOST_VALUES:,} seeds"
     most = f"{need['most']:,}" if need["most"] else f"over {MOST_VALUES:,}"
     found = f"to find {number(need['effect'])}, {need['source']}"
-    if need["source"] != PAPERS and need["printed"] is not None:
+    if need["source"] != PRINTED and need["printed"] is not None:
         found += f"; the paper's {number(need['printed'])} would have been found"
     seeds = f"{need['seeds']:,} seeds ({need['fewest']:,} to {most})"
     return f"{seeds}, {hours(need['hours'])} h, {found}"

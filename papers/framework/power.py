@@ -26,7 +26,7 @@ SIZE_RULE = (
     "mini were known.)"
 )
 CORES = 2  # that hours are counted on, a job on each
-PAPERS, SEEN = "the paper's", "seen here"
+PRINTED, MEASURED = "the paper's", "seen here"
 POWER_RULE = (
     "For an undecided comparison: the seeds, with those that ran, with which its test finds "
     f"an effect with {POWER:.0%} power, by the noncentral t distribution and the spread of the "
@@ -50,7 +50,7 @@ class SampleSize(NamedTuple):
     effect: float
     """in the claimed direction, less the margin"""
     source: str
-    """``PAPERS`` or ``SEEN``"""
+    """``PRINTED`` or ``MEASURED``"""
     printed: float | None
     """the paper's effect; None where it prints none"""
     seeds: int | None
@@ -74,11 +74,11 @@ def sample_size(
     """What would decide a comparison; None where it is decided or one seed gives no spread."""
     if judged.verdict != UNDECIDED or judged.mean is None or judged.spread is None:
         return None
-    chosen, source = judged.mean, SEEN
+    chosen, source = judged.mean, MEASURED
     if effect is not None:
         count = values_needed(effect, judged.spread)
         if count is None or count > judged.n:
-            chosen, source = effect, PAPERS
+            chosen, source = effect, PRINTED
     low, high = spread_interval(judged.spread, judged.n)
     seeds, fewest, most = (values_needed(chosen, s) for s in (judged.spread, low, high))
     hours = None if seeds is None else seeds * seconds / 3600

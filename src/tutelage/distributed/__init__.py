@@ -5,6 +5,6 @@ Sums tensors over the processes of a group, differentiably, and knows the wrappe
 Start with ``groups.py``.
 """
 
-from tutelage.distributed.groups import Group, Processes, SingleProcess, even
+from tutelage.distributed.groups import Group, Processes, SingleProcess, even_batches
 
-__all__ = ["Group", "Processes", "SingleProcess", "even"]
+__all__ = ["Group", "Processes", "SingleProcess", "even_batches"]

@@ -172,7 +172,7 @@ def shared_by(processes: Processes) -> Iterator[None]:
         _SHARING.reset(token)
 
 
-def shares_rows() -> bool:
+def is_batch_distributed() -> bool:
     """Whether several processes have rows of the present batch."""
     return _SHARING.get().size > 1
 
@@ -188,7 +188,7 @@ def batch_mean(values: Tensor) -> Tensor:
     return total / rows.clamp(min=1)
 
 
-def even(
+def even_batches(
     batches: Iterable[Batch], processes: Processes, device: torch.device | str = "cpu"
 ) -> Iterator[Batch]:
     """Batches of one process, followed by empty ones while another process has more.

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tutelage.distributed.groups import shares_rows
+from tutelage.distributed.groups import is_batch_distributed
 from tutelage.errors import UnknownLabelError, UsageError
 from tutelage.losses.objectives import cross_entropy, logits_of
 from tutelage.types import Batch, Observation, Outputs, PreparedBatch
@@ -70,7 +70,8 @@ def apply_to_labelled(
     rows = _labelled(counts)
     if counts is None or rows is None:
         return hook(prepared, observation)
-    if not len(rows) and not shares_rows():  # else the others' rows need this process, too
+    # where it is distributed, the other processes' rows need this process, too
+    if not len(rows) and not is_batch_distributed():
         return observation.losses  # all 0, on the student's graph where a teacher gives losses
     found = hook(*_only(rows, prepared, observation)).reshape(len(rows))
     return found.new_zeros(len(counts)).index_copy(0, rows, found)

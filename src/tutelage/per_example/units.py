@@ -101,7 +101,7 @@ def uses_batch_statistics(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
-def shares_statistics(processes: Processes, student: nn.Module) -> bool:
+def synchronises_batch_norm(processes: Processes, student: nn.Module) -> bool:
     """Whether several processes normalise by the statistics of one batch."""
     if processes.size == 1:
         return False

@@ -16,7 +16,7 @@ FEWEST = 2.0**30
 UNSET = -(2**15)
 """exponent of a number that has been zero so far"""
 LOWEST, HIGHEST = -960, 970
-ROOM = 2**62
+BUFFER_MAX = 2**62
 """largest number that an information buffer may hold"""
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from tutelage.functional.flat_params import alike, join, part
 from tutelage.functional.optim import Settings
 from tutelage.signals.fixed_point import (
-    ROOM,
+    BUFFER_MAX,
     UNSET,
     exponent_for,
     fixed,
@@ -218,7 +218,7 @@ class ExactHistory:
             if refit is not None:
                 self.refits[self.taken, names[0]] = refit
             buffer = now.buffer
-            if int(buffer.max()) > ROOM // mu.denominator:
+            if int(buffer.max()) > BUFFER_MAX // mu.denominator:
                 self.stored |= {(self.taken, k): self.buffers[k] for k in names}
                 buffer = torch.zeros_like(buffer)
             velocity, buffer = shrink(now.velocity, buffer, mu)

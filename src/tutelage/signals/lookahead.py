@@ -10,7 +10,7 @@ from tutelage.bilevel import BilevelProblem
 from tutelage.errors import UnsupportedStudentError
 from tutelage.functional.submodule_outputs import last_linear
 from tutelage.functional.trees import leaves, plus
-from tutelage.per_example.units import names_within, shares_statistics
+from tutelage.per_example.units import names_within, synchronises_batch_norm
 from tutelage.signals.facts import facts_of
 from tutelage.signals.products import Automatic, DotProducts, Product
 from tutelage.signals.signal import EvaluateOn, OneStep, gradient_of_updated
@@ -116,7 +116,7 @@ class Lookahead(OneStep):
             return self.product.records(problem)
         # reading a recording may fail in one process alone, whose forward pass would then wait
         # for the batch statistics of the others
-        synchronised = shares_statistics(problem.processes, problem.student.module)
+        synchronised = synchronises_batch_norm(problem.processes, problem.student.module)
         readable = not is_attached(problem.teacher) and not synchronised
         return isinstance(self.product, DotProducts) and readable
 

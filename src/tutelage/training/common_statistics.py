@@ -8,7 +8,7 @@ from torch import nn
 from tutelage.bilevel import BilevelProblem
 from tutelage.distributed.batch_norm import batch_norm_over
 from tutelage.functional.differentiable import eager
-from tutelage.per_example.units import shares_statistics
+from tutelage.per_example.units import synchronises_batch_norm
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def common_statistics(problem: BilevelProblem, student: nn.Module) -> Iterator[N
     processes, module = problem.processes, problem.student.module
     # the student may call torch.nn.functional.batch_norm itself
     every = processes.sync_batch_norm and not problem.micro_batch
-    if not every and not shares_statistics(processes, module):
+    if not every and not synchronises_batch_norm(processes, module):
         yield
         return
     with eager(student), batch_norm_over(processes, module):

@@ -24,7 +24,7 @@ from tutelage.functional.replay_context import clone_rows, replay_context, split
 from tutelage.functional.student import in_full_precision
 from tutelage.functional.trees import plus
 from tutelage.losses.objectives import losses_of
-from tutelage.per_example.units import shares_statistics, uses_batch_statistics
+from tutelage.per_example.units import synchronises_batch_norm, uses_batch_statistics
 from tutelage.precision import FULL
 from tutelage.randomness import seeded_generators
 from tutelage.teacher import drop_below_of, is_attached
@@ -205,7 +205,7 @@ def require_micro_batch(problem: BilevelProblem, student: nn.Module) -> None:
         f"{name} leaves rows out by drop_below": drop_below_of(problem.teacher) > 0,
         "the student is sharded": is_sharded(problem.student.module),
         "a wrapper around the student's own sums gradients": summed,
-        "batch normalisation is by the rows of all processes": shares_statistics(
+        "batch normalisation is by the rows of all processes": synchronises_batch_norm(
             problem.processes, problem.student.module
         ),
     }

@@ -21,7 +21,7 @@ from tutelage_cli.data.mapped import PREFIX, MappedFile, MappedRows, Rows, in_us
 
 VERSION = 4
 """increase it when the same files and arguments give other images, labels or ids"""
-ROOM = 8 * 2**30
+MAX_BYTES = 8 * 2**30
 """bytes of all that is kept; what was used longest ago goes first, unless it is in use"""
 FEATURES = "features-"
 """begins the names of computed features"""
@@ -210,7 +210,7 @@ def _make_room(folder: Path) -> None:
     total = 0
     for status, path in sorted(found, key=lambda pair: pair[0].st_mtime_ns, reverse=True):
         total += status.st_size
-        if total > ROOM:
+        if total > MAX_BYTES:
             total -= status.st_size
             if not in_use(path):
                 path.unlink(missing_ok=True)

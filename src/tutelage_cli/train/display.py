@@ -24,8 +24,8 @@ REPORT_EVERY = 30.0
 """seconds between two lines in a pipe while no student finishes"""
 LONG = 180.0
 """seconds from which a run is worth a shorter one first"""
-ROOM = 100
-"""columns of a terminal that bars need"""
+BAR_COLUMNS = 100
+"""columns of a terminal from which there are bars"""
 
 
 class Display:
@@ -46,7 +46,7 @@ class Display:
 
     def _bars(self, students: "_StudentProgress", done: threading.Event) -> None:
         columns = [TextColumn("{task.description}"), MofNCompleteColumn(), TextColumn("steps")]
-        if self.console.width >= ROOM:
+        if self.console.width >= BAR_COLUMNS:
             columns.insert(1, BarColumn(bar_width=20))
         status = TextColumn("{task.fields[status]}", markup=False)
         with Progress(*columns, status, console=self.console) as progress:

@@ -375,7 +375,7 @@ def test_what_was_used_longest_ago_makes_room(tmp_path, monkeypatch):
     other = cache_folder() / "notes.txt"
     other.touch()
     kept(tmp_path, name="a")
-    monkeypatch.setattr(cache, "ROOM", 3 * names["a"].stat().st_size)
+    monkeypatch.setattr(cache, "MAX_BYTES", 3 * names["a"].stat().st_size)
     kept(tmp_path, name="d")
     assert set(entries()) > {names["a"], names["c"], other}
     assert not names["b"].exists()

@@ -224,7 +224,7 @@ def test_a_file_in_use_is_not_removed_to_make_room(tmp_path, monkeypatch):
     data = str(pictures(tmp_path / "a"))
     found = read(data)
     [file] = pixel_files()
-    monkeypatch.setattr(cache, "ROOM", 1)
+    monkeypatch.setattr(cache, "MAX_BYTES", 1)
     cache._make_room(cache_folder())
     assert found.train.images[:].shape == (48, 1, 16, 16)
     assert pixel_files() == [file]

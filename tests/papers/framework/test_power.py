@@ -8,10 +8,10 @@ import pytest
 from papers.catalogue import load_recipe
 from papers.framework.page import needs
 from papers.framework.power import (
+    MEASURED,
     MOST_HOURS,
     MOST_SEEDS,
-    PAPERS,
-    SEEN,
+    PRINTED,
     SampleSize,
     deciding,
     judged_with_power,
@@ -51,7 +51,7 @@ def test_the_papers_effect_is_what_is_to_be_found():
     assert found.spread is not None
     assert need is not None
     _, source, _, seeds, fewest, most, hours = need
-    assert source == PAPERS
+    assert source == PRINTED
     assert seeds == values_needed(0.2, found.spread)
     assert seeds is not None
     assert fewest is not None
@@ -67,7 +67,7 @@ def test_the_effect_seen_counts_where_none_is_printed_or_the_papers_would_have_b
     found = judged(0.1, -0.2, 0.3)
     need = sample_size(found, printed, SECONDS)
     assert need is not None
-    assert (need.source, need.effect, need.printed) == (SEEN, found.mean, printed)
+    assert (need.source, need.effect, need.printed) == (MEASURED, found.mean, printed)
     assert found.spread is not None
     assert found.mean is not None
     if printed:
@@ -174,7 +174,9 @@ def claim(verdict: str, *each: tuple[str, float, int | None]) -> dict:
             {
                 "verdict": one,
                 "p": p,
-                "needed": None if s == 0 else SampleSize(1.0, SEEN, None, s, *limits)._asdict(),
+                "needed": None
+                if s == 0
+                else SampleSize(1.0, MEASURED, None, s, *limits)._asdict(),
             }
             for one, p, s in each
         ],

@@ -16,7 +16,7 @@ from tutelage.per_example import (
     forward_difference_dots,
     forward_dots,
 )
-from tutelage.per_example.units import shares_statistics
+from tutelage.per_example.units import synchronises_batch_norm
 from tutelage.precision import FULL, upcast
 from tutelage.signals.products.row_dots import (
     DotProducts,
@@ -62,7 +62,7 @@ class Alignment(DotProducts):
 
     def check(self, problem: BilevelProblem) -> None:
         """Refuse micro-batches and batch statistics of several processes for ``"ghost"``."""
-        together = shares_statistics(problem.processes, problem.student.module)
+        together = synchronises_batch_norm(problem.processes, problem.student.module)
         if together and self.method == "ghost":
             raise ValueError(
                 "Alignment('ghost') reads the passes of one process, but each row depends "
