@@ -156,10 +156,11 @@ def reproduce(args: Reproduce) -> int:
 
 
 def claims(args: Claims) -> int:
-    """Print the claims of the stored results, evaluated again if wanted."""
+    """Print the claims of the stored results, evaluated and drawn again if wanted."""
     from papers.framework.page import CLAIMS_HEADER, claim_rows, counts, write_page
     from papers.framework.power import POWER_RULE, open_claims
-    from papers.framework.results import evaluated, store, stored
+    from papers.framework.reproduce import store_with_figure
+    from papers.framework.results import evaluated, stored
 
     contents = stored(args.out)
     if not contents:
@@ -170,7 +171,7 @@ def claims(args: Claims) -> int:
     if args.evaluate:
         contents = [evaluated(c, load_recipe(c["recipe"])) for c in contents]
         for content in contents:
-            store(args.out, content)
+            store_with_figure(args.out, content)
         write_page(args.out)
     summary = counts(contents)
     if args.undecided:

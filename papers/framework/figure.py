@@ -2,6 +2,7 @@
 
 import json
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from tutelage_cli.report.styles import BLUE, TINT, VERMILION
 
 COLUMNS = 2  # plots side by side
 WIDTH, HEIGHT = 300, 200  # of a plotting area, pixels
-LETTER, SYMBOL = 6, 28  # widths in a legend: a letter, a marker with its gaps; pixels
+LETTER, SYMBOL = 6, 40  # widths in a legend: a letter, a marker with its gaps; pixels
+GAP = 20  # between the columns of a legend, pixels
+TITLE = 40  # letters in a line of a title
 NAMED = 30  # names up to which a grid shows them
 SHADES = ["#f4f6f8", BLUE, "#0b2540"]
 VALUES = [BLUE, "#c9b458", VERMILION]
@@ -52,7 +55,7 @@ def _draw(plot: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[Chart, s
         # none where every job of the arm failed
         drawn = DRAW[drawing["kind"]](drawing) if drawing else alt.Chart(_data([])).mark_point()
         said = f"{title}."
-    return drawn.properties(title=title), said
+    return drawn.properties(title=alt.Title(textwrap.wrap(title, TITLE))), said
 
 
 def _lines(plotted: Mapping[str, Sequence[str]], series: Mapping[str, Any]) -> list[Line]:
@@ -96,6 +99,7 @@ def _legend(names: Sequence[str], **settings: Any) -> alt.Legend | None:
         | settings,
         labelExpr=_named(names),
         labelLimit=0,
+        columnPadding=GAP,
         offset=6,
         symbolOpacity=1,
         symbolStrokeWidth=0,

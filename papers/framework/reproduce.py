@@ -105,11 +105,17 @@ def _carry_out(todo: Plan, jobs: list[Job], args: Reproduce, console: Console) -
         with showing(partial(_watch, console, jobs)):
             failures = run_jobs(todo, jobs, backend=args.backend, at_once=args.jobs)
     content = result(todo, failures)
-    files = [store(todo.root, content)]
+    files = store_with_figure(todo.root, content)
+    return Reproduction(content, failures, (*files, page.write_page(todo.root)), todo.folder)
+
+
+def store_with_figure(root: Path, content: Mapping[str, Any]) -> list[Path]:
+    """Write a result down, and its figure where it has plots."""
+    files = [store(root, content)]
     if content["plots"]:
         files.append(files[0].with_suffix(".svg"))
         write_figure(content, files[1])
-    return Reproduction(content, failures, (*files, page.write_page(todo.root)), todo.folder)
+    return files
 
 
 def print_result(console: Console, found: Reproduction) -> None:

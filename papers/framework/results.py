@@ -107,10 +107,11 @@ def _printed(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def evaluated(content: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """A result with the verdicts on the recipe's claims by the present rules."""
+    """A result with the recipe's plots, and the verdicts on its claims by the present rules."""
     scale = content["scale"]
     try:
-        return {**content, **_verdicts(recipe, content)}
+        plots = [plot._asdict() for plot in recipe.plots]
+        return {**content, "plots": plots, **_verdicts(recipe, content)}
     except KeyError as error:
         raise UsageError(
             f"The result of {recipe.name}, scale {scale}, has no {error}, which a claim names; "

@@ -185,7 +185,7 @@ FRACTION = curves(
     "Mean blending fraction while it is learned", "fraction", ["learned"], "fraction"
 )
 HELD_OUT = curves(
-    "Held-out loss of the student that learns along", "nats", ["learned"], "held-out loss"
+    "Held-out loss while the fractions are learned", "nats", ["learned"], "held-out loss"
 )
 
 

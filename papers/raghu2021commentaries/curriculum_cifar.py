@@ -239,7 +239,7 @@ def plots() -> tuple[Plot, ...]:
     title, arms = "Held-out loss while weights are learned", ("curriculum", "non-curriculum")
     return (
         *(
-            curves(f"Test accuracy, {student}", "%", ARMS, place, "look")
+            curves(f"Test accuracy, {student}", "%", ARMS, place, "evaluation")
             for place, student in zip(PLACES, STUDENT_NAMES, strict=True)
         ),
         curves(title, "nats", arms, "held-out loss", "student"),

@@ -277,7 +277,7 @@ RECIPE = Recipe(
                 for arm in ARMS
                 if arm.split(".")[0] == shots
             },
-            across="twentieth of the run",
+            across="part of the run, in order",
         )
         for shots in ("1-shot", "5-shot", "5-shot-corrupted")
     ),

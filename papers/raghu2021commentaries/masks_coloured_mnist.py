@@ -102,7 +102,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     )
 
 
-ACROSS = "look, the first before training"
+ACROSS = "evaluation, the first before training"
 RECIPE = Recipe(
     name="commentaries-masks-coloured-mnist",
     title="Masks that learn along with a student find the digit that is the label.",
