@@ -134,9 +134,11 @@ GAINS = (
 what it would replace, and with the control of its recipe"""
 
 
-def measured(name: str, root: Path = ROOT) -> Mapping[str, Mapping[str, Sequence[float]]]:
+def measured(
+    name: str, root: Path = ROOT, scale: str = "mini"
+) -> Mapping[str, Mapping[str, Sequence[float]]]:
     """By arm and metric one value a seed, of a recipe's result or a stored run."""
-    arms = content(root / "results" / "mini" / f"{name}.json")["arms"]
+    arms = content(root / "results" / scale / f"{name}.json")["arms"]
     return {
         arm: found if isinstance(found, dict) else _by_metric(found)
         for arm, found in arms.items()
@@ -151,8 +153,15 @@ def content(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
+def largest_scale(name: str) -> str:
+    """The largest scale on a CPU at which a recipe has run."""
+    return "hours" if (ROOT / "results" / "hours" / f"{name}.json").exists() else "mini"
+
+
 def gains_table() -> str:
-    """Every gain as a row: means, the paired difference with its interval, the verdict."""
+    """Every gain as a row, at the largest scale that ran: means, the paired difference with its
+    interval, the verdict.
+    """
     lines = [
         "| problem | taught by, instead of | without → with | gain [90% interval] | n | |",
         "|---|---|---|---|---|---|",
@@ -162,7 +171,8 @@ def gains_table() -> str:
 
 
 def _row(gain: Gain) -> str:
-    arms = measured(gain.file)
+    scale = largest_scale(gain.file)
+    arms = measured(gain.file, scale=scale)
     judged = evaluate(
         Comparison((gain.arm, gain.metric), gain.side, (gain.instead_of, gain.metric)), arms
     )
@@ -172,7 +182,7 @@ def _row(gain: Gain) -> str:
     numbers = (judged.mean, judged.low, judged.high)
     mean, low, high = (gain.percent * number for number in numbers)
     cells = (
-        f"[{gain.problem}]({_link(gain.file)})",
+        f"[{gain.problem}]({_link(gain.file, scale)})",
         f"`{gain.arm}`, `{gain.instead_of}`",
         f"{gain.unit}: "
         + " → ".join(
@@ -180,13 +190,13 @@ def _row(gain: Gain) -> str:
         ),
         f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]".replace("-", "−"),
         f"{judged.n}",
-        SAID.get(judged.verdict) or _would_take(judged, gain.file),
+        SAID.get(judged.verdict) or _would_take(judged, gain.file, scale),
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _would_take(judged: ComparisonResult, file: str) -> str:
-    taken = content(ROOT / "results" / "mini" / f"{file}.json").get("seconds", 0.0)
+def _would_take(judged: ComparisonResult, file: str, scale: str) -> str:
+    taken = content(ROOT / "results" / scale / f"{file}.json").get("seconds", 0.0)
     found = judged_with_power(judged, None, taken / judged.n / CORES)
     seeds = found["needed"]["seeds"]
     return found["verdict"] + (f" ({seeds:,} seeds)" if seeds else "")
@@ -197,6 +207,6 @@ def _spread(values: Sequence[float], percent: float) -> str:
     return f"{statistics.fmean(found):.1f} ± {statistics.stdev(found):.1f}"
 
 
-def _link(file: str) -> str:
-    recipe = "recipe" in content(ROOT / "results" / "mini" / f"{file}.json")
-    return f"results.md#{file}-mini" if recipe else f"../results/mini/{file}.json"
+def _link(file: str, scale: str) -> str:
+    recipe = "recipe" in content(ROOT / "results" / scale / f"{file}.json")
+    return f"results.md#{file}-{scale}" if recipe else f"../results/{scale}/{file}.json"
