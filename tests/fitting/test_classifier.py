@@ -69,7 +69,7 @@ CHECKED = {"X_checked": X_CHECKED, "y_checked": Y_CHECKED}
 
 def test_checked_examples_find_labels_that_are_wrong() -> None:
     with unchecked():
-        classifier = TaughtClassifier(random_state=0).fit(X, Y, **CHECKED)
+        classifier = TaughtClassifier(random_state=0, folds=3).fit(X, Y, **CHECKED)
         plain = TaughtClassifier(random_state=0).fit(X, Y)
     weights = classifier.sample_weight_
     assert weights.shape == (500,)
@@ -143,7 +143,7 @@ def test_only_the_ratios_of_sample_weights_count_also_below_single_precision() -
 
 def test_a_grid_search_passes_checked_examples_on() -> None:
     search = GridSearchCV(
-        TaughtClassifier(random_state=0, epochs=2, folds=2), {"batch_size": [20, 100]}, cv=2
+        TaughtClassifier(random_state=0, epochs=1, folds=2), {"batch_size": [20, 100]}, cv=2
     )
     search.fit(X, Y, **CHECKED)
     assert search.best_params_ in ({"batch_size": 20}, {"batch_size": 100})

@@ -280,8 +280,9 @@ def test_arrays_of_another_byte_order_are_taken() -> None:
     pairs = [tuple(map(swapped, pair)) for pair in (TRAINING, CHECKED)]
     assert same(run(*pairs), taught())
     weights = torch.rand(len(TRAINING[1]), generator=torch.Generator().manual_seed(0))
+    few = {"teacher": None, "folds": 2, "epochs": 1}
     with unchecked():  # fit is annotated with tensors
-        results = [run(teacher=None, epochs=2, weights=w) for w in (swapped(weights), weights)]
+        results = [run(**few, weights=w) for w in (swapped(weights), weights)]
     assert same(*results)
 
 
