@@ -56,8 +56,8 @@ from tutelage.training.step_strategy import AmpStep, PlainStep
 from tutelage.training.tutor import Tutor
 from tutelage.types import Batch, PreparedBatch, as_prepared
 
-LONG = 3
-"""looks of the signal in a run"""
+LONG = 2
+"""looks of the signal in a run: the first is checked in more ways than those after it"""
 CUTS = {"even": 3, "uneven": 4, "all on one": 6}
 """rows of six that the first process has"""
 
@@ -199,6 +199,11 @@ class Case(NamedTuple):
     max_norm: float | None = None
     micro_batch: int | None = None
 
+    @property
+    def looks(self) -> int:
+        """Looks in a run; where the next step judges a look, that of the last is missing."""
+        return LONG + (getattr(self.signal, "evaluate_on", "held-out") != "held-out")
+
 
 def cases() -> Iterator[tuple[str, Case]]:
     """All that is tried, by name."""
@@ -309,8 +314,9 @@ def part(batch: Batch, cut: int, rank: int) -> Batch:
     return Batch(batch.inputs[rows], batch.targets[rows], batch.ids[rows])
 
 
-def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
+def trained(case: Case, rank: int | None, looks: int | None = None) -> dict[str, Any]:
     """What comes of a run: of one process with all rows, or of one of two with its own."""
+    looks = case.looks if looks is None else looks
     torch.manual_seed(0)
     inner = build(case.student)
     student, processes, cut = inner, None, CUTS[case.cut]
@@ -325,7 +331,7 @@ def trained(case: Case, rank: int | None, looks: int = LONG) -> dict[str, Any]:
         SGD(teacher.parameters(), lr=0.1),
         signal=case.signal,
         teacher_every=case.signal.steps,
-        total_steps=LONG * case.signal.steps,
+        total_steps=case.looks * case.signal.steps,
         step_strategy=PlainStep(case.max_norm),
         processes=processes,
         micro_batch=case.micro_batch,
