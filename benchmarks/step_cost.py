@@ -103,8 +103,8 @@ def measured(name: str, rounds: int) -> list[Row]:
     """Cost of taught over untaught, as the median of rounds; one more round is not counted."""
     case = CASES[name]
     plain, taught, batches, held_out = tutors(case)
-    # small: three rounds of seven steps hold one teacher step of every 20
-    steps = size(20 if case.student == "cnn" else case.every, 7)
+    # small: three rounds hold one teacher step, or two
+    steps = size(20 if case.student == "cnn" else case.every, case.every // 3 + 1)
     drawn, found = cycle(batches), []
     for number in range(rounds + 1):
         order = (plain, taught) if number % 2 else (taught, plain)

@@ -2,9 +2,12 @@
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,22 +15,33 @@ import pytest
 
 from benchmarks.__main__ import MODULES, NEED_DATA, main, table
 from benchmarks.command import SIZE, Benchmark, Row
+from tests.cli.train.killing import child, ended
 from tests.docs.measured import ROOT
+from tests.trained import unchecked
 
 ALONE = os.environ | {SIZE: "small", "OMP_NUM_THREADS": "1"}
 
 
 def run_all(names: Sequence[str], tmp_path: Path) -> None:
-    """Run benchmarks in one process, which imports torch and those libraries once."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *names, "--rounds", "2", "--out", str(tmp_path)],
-        cwd=ROOT,
-        env=ALONE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    """Run benchmarks in a fork, which has imported torch already."""
+    said = tmp_path / "said"
+
+    def act() -> int:
+        os.chdir(ROOT)
+        os.environ |= ALONE
+        for module in [name for name in sys.modules if name.startswith("benchmarks.")]:
+            del sys.modules[module]  # their sizes are set where they are imported
+        sys.argv = ["benchmarks", *names, "--rounds", "2", "--out", str(tmp_path)]
+        warnings.simplefilter("default")
+        with said.open("w", encoding="utf-8") as sys.stderr, unchecked():
+            try:
+                runpy.run_module("benchmarks", run_name="__main__")
+            except BaseException:
+                traceback.print_exc()
+                raise
+        return 0
+
+    assert ended(child(act), within=None) == 0, said.read_text(encoding="utf-8")
     written = (tmp_path / "table.md").read_text("utf-8")
     assert "| benchmark | way | time | change |" in written
     for name in names:
