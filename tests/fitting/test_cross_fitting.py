@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, AdamW
-from torch.utils.data import IterableDataset, TensorDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import tutelage as tl
 from tests.fitting.test_fit import CHECKED, TEST, TRAINING, WRONG, network, run, same
@@ -171,6 +171,24 @@ def test_a_data_set_gives_what_tensors_give() -> None:
     assert same(cross_fitted(*data, epochs=2, workers=2), expected)
     lists = [(x, int(y)) for x, y in zip(*TRAINING, strict=True)]
     assert same(cross_fitted(lists, epochs=2), expected)
+
+
+class Jittered(Dataset[tuple[Tensor, int]]):
+    """Checked examples that are drawn anew with each read."""
+
+    def __len__(self) -> int:
+        return len(CHECKED[1])
+
+    def __getitem__(self, place: int) -> tuple[Tensor, int]:
+        return CHECKED[0][place] + torch.randn(3), int(CHECKED[1][place])
+
+
+def test_what_checked_examples_draw_beside_tensors_is_of_the_seed() -> None:
+    before = torch.random.get_rng_state()
+    one = cross_fitted(checked=Jittered(), epochs=1)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.rand(7)
+    assert same(cross_fitted(checked=Jittered(), epochs=1), one)
 
 
 def test_the_seed_decides_and_nothing_else_is_drawn_from() -> None:

@@ -54,11 +54,6 @@ class Examples:
         """Whether it is a pair of tensors."""
         return isinstance(self.source, tuple)
 
-    @property
-    def only_tensors(self) -> bool:
-        """Whether all that is read is of tensors, so that nothing is drawn for it."""
-        return self.in_memory
-
     def __len__(self) -> int:
         return len(self.source[1] if isinstance(self.source, tuple) else self.source)
 
@@ -122,13 +117,12 @@ class Examples:
         self, requests: list[BatchRequest], device: torch.device, workers: int = 0
     ) -> Iterator[Batch]:
         """Batches on a device; random transforms depend on a batch's seed alone."""
-        if self.only_tensors:
+        if self.in_memory:  # nothing is drawn, and ``more`` is in memory wherever it is read
             read = (self.read(request.rows)[:3] for request in requests)
         else:
             own = torch.Generator()  # else the loader draws from torch's
-            processes = 0 if self.in_memory else workers
             reading = _Reading(self, requests)
-            read = DataLoader(reading, batch_size=None, num_workers=processes, generator=own)
+            read = DataLoader(reading, batch_size=None, num_workers=workers, generator=own)
         for inputs, labels, ids in read:
             yield Batch(inputs.to(device), labels.to(device), ids.to(device))
 
@@ -145,11 +139,6 @@ class JoinedExamples(Examples):
     def join(cls, first: Examples, more: Examples, targets: Tensor) -> "JoinedExamples":
         """N examples and H more, under the targets of all."""
         return cls(**vars(first), more=more, targets=targets)
-
-    @property
-    def only_tensors(self) -> bool:
-        """Whether both parts are tensors."""
-        return super().only_tensors and self.more.only_tensors
 
     def __len__(self) -> int:
         return super().__len__() + len(self.more)
