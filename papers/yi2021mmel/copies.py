@@ -1,4 +1,4 @@
-"""Many copies of each image, counting the same or by their losses: two data sets, four ResNets.
+"""Several copies of each image, weighted equally or by loss: two data sets, four ResNets.
 
 Yi et al. 2021, Tables 1 and 2. Figures: ``docs/results.md``.
 """
@@ -33,18 +33,18 @@ METRICS = {
 
 
 Temperature = Annotated[float, lambda s, name: require_positive(name, getattr(s, name))]
-"""above 0; infinity weighs copies alike"""
+"""above 0; infinity: equal weights"""
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's for CIFAR-10 and ResNet-20."""
+    """Settings of a job; the defaults are the paper's for CIFAR-10 and ResNet-20."""
 
     data: str = "cifar10"
     student: Student = "resnet20"
     examples: int | None = None  # training images, class balanced; None: all
     tested: int | None = None  # test images, class balanced; None: all
-    copies: int = 10  # rows of every image, itself among them
+    copies: int = 10  # rows of every image, the image itself included
     offline: bool = False  # whether an image has the same copies in every epoch
     pad: CountOrZero = 4  # black pixels on every side before cropping
     flip: bool = True
@@ -54,27 +54,27 @@ class Settings(RecipeSettings):
     epochs: int = 200
     lr: float = 0.1
     decay_at: Shares = (0.3, 0.6, 0.8)
-    """shares of the run after which the learning rate is multiplied"""
-    decay: float = 0.2  # by what
+    """shares of the run after which the learning rate is multiplied by ``decay``"""
+    decay: float = 0.2
     weight_decay: float = 5e-4
 
 
 class Method(NamedTuple):
-    """How the copies of an image count."""
+    """How the copies of an image enter the loss."""
 
     loss: str  # ``uniform``, ``hard`` or ``soft``
     copies: int | None = None
-    """rows of an image; the settings' where None; 1: one augmented copy, as ever"""
-    longer: bool = False  # as many times the epochs as the settings have copies
-    times: int = 1  # so many times the epochs
-    temperature: float | None = None  # the settings' where None
+    """rows of an image; None: those of the settings; 1: one augmented copy"""
+    longer: bool = False  # whether epochs are multiplied by the copies of the settings
+    times: int = 1  # epochs are multiplied by it, too
+    temperature: float | None = None  # None: that of the settings
 
 
 BASELINE = Method("uniform", 1)  # one augmented copy of every image (DA)
 
 
 class Normalised(nn.Module):
-    """A student of images in 0..1."""
+    """A student whose inputs are images in 0..1, which it normalises first."""
 
     def __init__(self, student: nn.Module, mean: Tensor, std: Tensor) -> None:
         super().__init__()
@@ -92,20 +92,20 @@ class Normalised(nn.Module):
 def trained(
     methods: Mapping[str, Method], arm: str, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
-    """Train one student on copies."""
+    """Train the student of one arm and seed on copies."""
     method = methods[arm]
     train = limited(splits(settings.data).train, settings.examples, mixed_seed(seed, 0))
     test = limited(splits(settings.data).test, settings.tested, mixed_seed(seed, 0))
     network = build_network(settings.student, train, mixed_seed(seed, 1))
     student = Normalised(network, *statistics(train)).to(device)
-    rule = SGD(
+    optimizer = SGD(
         student.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
     )
     epochs = settings.epochs * method.times * (settings.copies if method.longer else 1)
     schedule = MultiStepLR(
-        rule, [int(share * epochs) for share in settings.decay_at], settings.decay
+        optimizer, [int(share * epochs) for share in settings.decay_at], settings.decay
     )
-    tutor = Tutor(student, rule, teacher_of(method, settings), seed=mixed_seed(seed, 3))
+    tutor = Tutor(student, optimizer, teacher_of(method, settings), seed=mixed_seed(seed, 3))
     channels = train.images.shape[1]
     collate = CollateImages(torch.zeros(channels), torch.ones(channels))  # stay in 0..1
     batches, testing = (
@@ -122,7 +122,7 @@ def trained(
 
 
 def teacher_of(method: Method, settings: Settings) -> nn.Module:
-    """Makes copies and weighs them."""
+    """The teacher of a method: makes copies and weights them."""
     augment = partial(crop_and_flip, pad=settings.pad, mode="zeros", flip=settings.flip)
     k = method.copies or settings.copies
     copies = Copies(k, augment, include_original=k > 1, offline=settings.offline)
@@ -131,7 +131,14 @@ def teacher_of(method: Method, settings: Settings) -> nn.Module:
 
 
 def weigher(loss: str, temperature: float, weight: float, **soft: Any) -> nn.Module:
-    """What weighs the copies of an example; options of the soft loss as its class has them."""
+    """The teacher that weights the copies of an example.
+
+    Args:
+        loss: ``uniform``, ``hard`` or ``soft``.
+        temperature: lambda_P.
+        weight: lambda_T, of the soft loss.
+        soft: Further arguments of ``WorstCaseSoft``.
+    """
     if loss == "soft":
         return WorstCaseSoft(temperature, weight, **soft)
     return WorstCase(temperature) if loss == "hard" else UniformCopies()
@@ -155,12 +162,12 @@ SETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 DIGITS = Settings(
     data="mnist", student="cnn", examples=1000, copies=4, flip=False, batch=50, epochs=20
 )
-"""where a student of a few minutes over-fits"""
+"""a student that overfits within minutes"""
 SMOKE = replace(DIGITS, examples=20, tested=20, epochs=1, batch=10)
 
 
 def table1(data: str, depth: int) -> Recipe:
-    """The row of the table for one data set and one ResNet."""
+    """The recipe of the table's row for one data set and one ResNet."""
     row = f"{SETS[data]} / ResNet{depth}"
     base = "mmel-" + {"cifar10": "cifar"}.get(data, data)
     paper = Settings(data=data, student=f"resnet{depth}")
@@ -260,7 +267,7 @@ TABLE2 = Recipe(
 )
 
 LONG = 4
-"""times the epochs, or the temperature, where a claim may begin to hold"""
+"""factor of the epochs, or of the temperature"""
 ABLATED: Mapping[str, Method] = {
     "uniform": Method("uniform"),
     "hard": Method("hard"),

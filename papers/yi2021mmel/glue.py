@@ -1,4 +1,4 @@
-"""Copies of texts: which labels they have, how they are weighed, and how they are made.
+"""Copies of texts: their labels, their weights in the loss, and how they are generated.
 
 Yi et al. 2021, Tables 3, 4 and 6 and Figure 2. Figures: ``docs/results.md``.
 """
@@ -40,7 +40,7 @@ SMOKE = Settings(
 MINI = Settings(
     source=Source(examples=1000, longest=32, copies=2, model=""), epochs=8, lr=1e-3, warm_up=50
 )
-"""a student of two layers, from nothing"""
+"""a Transformer encoder of two layers, trained from scratch"""
 GPU = replace(
     MINI,
     source=Source(
@@ -62,13 +62,14 @@ PRETRAINED = Settings(
     lr=1e-3,
     warm_up=50,
 )
-"""a perceptron of the sentence vectors of a pretrained encoder, whose body makes copies, too"""
-
+"""a perceptron on sentence vectors of MiniLM; copies by the same encoder with a new masked-LM
+head"""
 SCALES = {"smoke": SMOKE, "mini": MINI, "hours": PRETRAINED, "gpu": GPU, "paper": Settings()}
+"""settings of ``mmel-labels`` and ``mmel-glue``"""
 
 
 def prepare(settings: Settings) -> None:
-    """Make the copies before any job, and see whether there is a student."""
+    """Make the copies before any job; raises if the student's model is missing."""
     copies_of(settings.source)
     student_of(settings, material(settings.source), 0)
 
@@ -80,13 +81,7 @@ LABELLED = Recipe(
     where="Table 4, SST-2",
     arms=tuple(LABEL_METHODS),
     metrics=METRICS,
-    settings={
-        "smoke": SMOKE,
-        "mini": MINI,
-        "hours": PRETRAINED,
-        "gpu": GPU,
-        "paper": Settings(),
-    },
+    settings=SCALES,
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1500},
     run=partial(trained, LABEL_METHODS),
     claims=(
@@ -139,13 +134,7 @@ WEIGHED = Recipe(
     where="Table 3, SST-2; Figure 2",
     arms=tuple(METHODS),
     metrics=METRICS,
-    settings={
-        "smoke": SMOKE,
-        "mini": MINI,
-        "hours": PRETRAINED,
-        "gpu": GPU,
-        "paper": Settings(),
-    },
+    settings=SCALES,
     minutes={"smoke": 0.3, "mini": 8, "gpu": 10, "paper": 1300},
     run=partial(trained, METHODS),
     claims=(
@@ -178,7 +167,7 @@ WEIGHED = Recipe(
 
 
 class CopyVariant(NamedTuple):
-    """How copies are weighed, and made."""
+    """How copies are weighted, and how they are generated."""
 
     loss: str
     search: str
@@ -187,13 +176,13 @@ class CopyVariant(NamedTuple):
 
     @property
     def arm(self) -> str:
-        """Its name."""
+        """The name of its arm."""
         pair = "apart" if self.separate else "as-one"
         return f"{self.loss}.{self.search}.{pair}.{self.share:g}"
 
     @property
     def row(self) -> str:
-        """Of the paper's table."""
+        """Its row in the paper's table."""
         method = {"hard": "MMEL-H", "soft": "MMEL-S"}[self.loss]
         how = f"separate={self.separate} / replace={self.share:g}"
         return f"{method} / {self.search.capitalize()} / {how}"
@@ -202,8 +191,8 @@ class CopyVariant(NamedTuple):
 VARIANTS = {
     variant.arm: variant
     for variant in (
-        CopyVariant(*facts)
-        for facts in product(("hard", "soft"), ("greedy", "beam"), (True, False), (0.2, 0.4))
+        CopyVariant(*values)
+        for values in product(("hard", "soft"), ("greedy", "beam"), (True, False), (0.2, 0.4))
     )
 }
 FEW_PAIRS = replace(

@@ -1,4 +1,4 @@
-"""A task's texts as tokens, and their copies by a masked language model, made once."""
+"""A task's texts as tokens or sentence vectors, and copies made once by a masked LM."""
 
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from papers.framework.settings import RecipeSettings, Share
 from papers.students import find_folder
-from papers.text_augment import SEARCHES, LanguageModel, Substitution, kept, padded
+from papers.text_augment import SEARCHES, LanguageModel, Substitution, padded, stored_copies
 from papers.yi2021mmel.language_models import (
     Language,
-    empty_model,
     learned_model,
     learned_tokenizer,
     masked_language_model,
     model_folder,
+    untrained_model,
     with_new_head,
 )
 from tutelage.errors import require_known
@@ -30,34 +30,35 @@ from tutelage_cli.data.text.labelled import LabelledTexts, TextSplits, read_text
 from tutelage_cli.data.text.tokens import Tokens, tokenised
 
 CHOSEN_AT, LEARNED_AT, REPLACED_AT = 0, 1, 2
-"""seeds of the texts chosen, of the language model and of the words replaced: one for all, as
-copies are made once"""
+"""seeds of the choice of texts, of the language model's training and of the masked positions;
+they do not depend on the job's seed, since copies are made once"""
 _ROWS = 256
-"""sentences that an encoder is shown at once"""
+"""sentences in one forward pass of an encoder"""
 
 
 @dataclass(frozen=True)
 class Source(RecipeSettings):
-    """Which texts and copies; the defaults are the paper's."""
+    """Texts of a task and how their copies are made; the defaults are the paper's."""
 
     task: str = "sst2"  # folder of a GLUE task in ``$TUTELAGE_DATA``/glue, or a path
     examples: int | None = None  # training texts; None: all
     tested: int | None = None  # held-out texts; None: all
     longest: int = 128  # tokens of a text
-    copies: int = 4  # of every text, beside itself
+    copies: int = 4  # of every text, besides the text itself
     share: Share = 0.4  # of tokens that are replaced
     search: str = "greedy"  # or ``beam``
-    separate: bool = True  # whether the sentences of a pair are changed one by one
+    separate: bool = True  # whether the model is given each sentence of a pair alone
     model: str = "bert-base-uncased"
-    """folder of a masked language model of transformers with its tokenizer, which is the
-    student's, too, or its name in ``$TUTELAGE_DATA``; nothing: a small one that learns from the
-    task's texts"""
+    """masked language model of transformers, with the tokenizer of copies and students: a
+    folder, its name in ``$TUTELAGE_DATA``, or ``MINILM``; empty: a small one, trained from
+    scratch on the task's sentences"""
     new_head: bool = False
-    """whether the model gets a new head that fills gaps, and learns with it by ``language``"""
-    language: Language = field(default_factory=Language)  # how it, or the small one, is trained
+    """whether ``model`` is an encoder that gets a new masked-LM head and is trained with it"""
+    language: Language = field(default_factory=Language)
+    """training of the small model, or of the encoder with its new head"""
     vectors: bool = False
-    """whether students are shown sentence vectors of the encoder in ``model``, as it is stored,
-    in place of tokens"""
+    """whether students get sentence vectors of the encoder in ``model``, as stored (before its
+    training with a new head), in place of tokens"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,20 +66,20 @@ class Source(RecipeSettings):
 
 
 class Material(NamedTuple):
-    """Texts as tokens, or with their vectors float32 [N, D] in the place of these."""
+    """Inputs and labels: tokens, or in ``inputs`` sentence vectors, float32 [N, D]."""
 
     train: Tokens
     labels: Tensor
     ids: Tensor
     held_out: Tokens
-    judging: Tensor  # labels of the held-out texts
-    classes: int  # 1 for numbers
+    held_out_labels: Tensor
+    classes: int  # 1: the labels are numbers (regression)
     tokenizer: Any
 
 
 def _folder(task: str) -> Path:
-    if (place := Path(task).expanduser()).is_dir():
-        return place
+    if (folder := Path(task).expanduser()).is_dir():
+        return folder
     return find_folder(
         f"glue/{task}",
         f"set TUTELAGE_DATA to a folder that holds glue/{task}, or give a folder of parquet "
@@ -94,22 +95,22 @@ def _texts(task: str) -> TextSplits:
 def _limited(texts: LabelledTexts, size: int | None) -> LabelledTexts:
     if size is None or size >= len(texts):
         return texts
-    draws = torch.Generator().manual_seed(CHOSEN_AT)
-    return texts.rows(torch.randperm(len(texts), generator=draws)[:size])
+    generator = torch.Generator().manual_seed(CHOSEN_AT)
+    return texts.rows(torch.randperm(len(texts), generator=generator)[:size])
 
 
-def bare(source: Source) -> Source:
-    """The same texts, whatever their copies are like."""
+def without_copies(source: Source) -> Source:
+    """The same texts with one value for all settings of copies, as a key of caches."""
     return replace(source, copies=1, share=0.0, search="greedy", separate=True)
 
 
 def material(source: Source) -> Material:
-    """The texts as students are shown them, read once in each process."""
-    return _shown(bare(source))
+    """The inputs and labels of students, read once in each process."""
+    return _material(without_copies(source))
 
 
 @cache
-def _shown(source: Source) -> Material:
+def _material(source: Source) -> Material:
     texts = _tokens(source)
     if not source.vectors:
         return texts
@@ -123,23 +124,33 @@ def _shown(source: Source) -> Material:
 def _tokens(source: Source) -> Material:
     train, held_out = _texts(source.task)
     train, held_out = _limited(train, source.examples), _limited(held_out, source.tested)
-    words = _language(source)[0]
-    shown = (tokenised(part.sides, words, source.longest) for part in (train, held_out))
-    first, second = shown
+    tokenizer = _language_model(source)[0]
+    train_tokens, held_out_tokens = (
+        tokenised(part.sides, tokenizer, source.longest) for part in (train, held_out)
+    )
     return Material(
-        first, train.labels, train.ids, second, held_out.labels, train.classes, words
+        train_tokens,
+        train.labels,
+        train.ids,
+        held_out_tokens,
+        held_out.labels,
+        train.classes,
+        tokenizer,
     )
 
 
 @cache
 def copies_of(source: Source) -> Tensor:
-    """Copies of the training texts [N, K, ...], made once and kept in the cache folder."""
-    texts, (words, model) = _tokens(bare(source)), _language(bare(source))
-    quick = torch.accelerator.current_accelerator(check_available=True)
-    language = LanguageModel.of(model.to(quick or "cpu"), words)
-    made = Substitution(language, source.copies, source.share, source.search, source.separate)
+    """Copies of the training texts [N, K, ...], made once and stored in the cache folder."""
+    texts = _tokens(without_copies(source))
+    tokenizer, model = _language_model(without_copies(source))
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    language = LanguageModel.of(model.to(accelerator or "cpu"), tokenizer)
+    substitution = Substitution(
+        language, source.copies, source.share, source.search, source.separate
+    )
     folder = cache_folder() / "copies"
-    copies = kept(made, *texts.train, seed=REPLACED_AT, folder=folder)
+    copies = stored_copies(substitution, *texts.train, seed=REPLACED_AT, folder=folder)
     if not source.vectors:
         return copies
     sides = texts.train.sides.repeat_interleave(source.copies, 0)
@@ -147,25 +158,28 @@ def copies_of(source: Source) -> Tensor:
 
 
 def _vectors(source: Source, texts: Tokens) -> Tensor:
-    # of a sentence; of a pair u and v: u, v, |u - v| and u v
-    language = LanguageModel.of(nn.Identity(), _tokens(bare(source)).tokenizer)
-    sides = [_alone(texts, side, language) for side in (1, 2) if (texts.sides == side).any()]
-    stored: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_encoded)
+    # sentence vectors [N, D]; of a pair with vectors u and v: u, v, |u - v| and u v
+    language = LanguageModel.of(nn.Identity(), _tokens(without_copies(source)).tokenizer)
+    sides = [
+        _sentences_of(texts, side, language) for side in (1, 2) if (texts.sides == side).any()
+    ]
+    encoded: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_encoded)
     facts = source.model, str(environment())
-    found = [torch.from_numpy(stored(side.numpy(), *facts)) for side in sides]
-    if len(found) == 1:
-        return found[0]
-    u, v = found
+    vectors = [torch.from_numpy(encoded(side.numpy(), *facts)) for side in sides]
+    if len(vectors) == 1:
+        return vectors[0]
+    u, v = vectors
     return torch.cat([u, v, (u - v).abs(), u * v], 1)
 
 
-def _alone(texts: Tokens, side: int, language: LanguageModel) -> Tensor:
-    # one sentence of each text, as tokens [N, 3, L] of its own
-    before, after = torch.tensor(language.before), torch.tensor(language.after)
-    own = [ids[at == side] for ids, at in zip(texts.inputs[:, 0], texts.sides, strict=True)]
-    rows = [torch.cat([before, ids, after]).long() for ids in own]
-    ids, there = padded(rows, language.pad)
-    return torch.stack([ids, torch.zeros_like(ids), there.long()], 1)
+def _sentences_of(texts: Tokens, side: int, language: LanguageModel) -> Tensor:
+    # the first or second sentence of each text, as a text of its own [N, 3, L]
+    prefix, suffix = torch.tensor(language.prefix), torch.tensor(language.suffix)
+    tokens = zip(texts.inputs[:, 0], texts.sides, strict=True)
+    sentences = [ids[sides == side] for ids, sides in tokens]
+    rows = [torch.cat([prefix, ids, suffix]).long() for ids in sentences]
+    ids, attended = padded(rows, language.pad_token)
+    return torch.stack([ids, torch.zeros_like(ids), attended.long()], 1)
 
 
 @torch.no_grad()
@@ -179,24 +193,25 @@ def _encoded(rows: np.ndarray, model: str, _releases: str) -> np.ndarray:
 
 
 @cache
-def _language(source: Source) -> tuple[Any, Any]:
-    # tokenizer and masked language model
+def _language_model(source: Source) -> tuple[Any, Any]:
+    # tokenizer and masked language model, trained where it has to be
     if source.model and not source.new_head:
         return masked_language_model(source.model, source.longest)
-    learned: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_learned)
+    trained: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_learned)
     folder = str(_folder(source.task))
-    state = learned(source.task, folder, source.model, source.language, str(environment()))
-    words, model = _new(source.model, _sentences(source.task, source.language), source.language)
+    state = trained(source.task, folder, source.model, source.language, str(environment()))
+    sentences = _sentences(source.task, source.language)
+    tokenizer, model = _new(source.model, sentences, source.language)
     model.load_state_dict(state)
-    return words, model.eval()
+    return tokenizer, model.eval()
 
 
 def _new(body: str, sentences: list[str], language: Language) -> tuple[Any, Any]:
-    # before it has learned to fill gaps
+    # tokenizer and masked language model before training; body: the stored encoder, if any
     if body:
         return with_new_head(body, LEARNED_AT)
-    words = learned_tokenizer(sentences, language.words)
-    return words, empty_model(words, LEARNED_AT)
+    tokenizer = learned_tokenizer(sentences, language.words)
+    return tokenizer, untrained_model(tokenizer, LEARNED_AT)
 
 
 def _learned(
@@ -208,7 +223,7 @@ def _learned(
 
 
 def _sentences(task: str, language: Language) -> list[str]:
-    both = [text for side in _texts(task).train.sides for text in side]
-    draws = torch.Generator().manual_seed(CHOSEN_AT)
-    order = torch.randperm(len(both), generator=draws)[: language.sentences]
-    return [both[place] for place in order.tolist()]
+    sentences = [text for side in _texts(task).train.sides for text in side]
+    generator = torch.Generator().manual_seed(CHOSEN_AT)
+    order = torch.randperm(len(sentences), generator=generator)[: language.sentences]
+    return [sentences[index] for index in order.tolist()]

@@ -1,4 +1,4 @@
-"""Ten crops of each ImageNet image, weighed by their losses, and three ResNets.
+"""Ten crops of each ImageNet image, weighted by their losses, for three ResNets.
 
 Yi et al. 2021, Table 5. Figures: ``docs/results.md``.
 """
@@ -40,26 +40,28 @@ NAMES = ("n01", "n02", "n03")
 COUNTS = {"train": 8, "val": 4}  # images of each class
 
 
-def made_photos() -> Path:
-    """Stripes of three directions in colours of noise, in JPEG files of many sizes."""
-    place, draws = cache_folder() / "recipes" / "made-photos", np.random.default_rng(0)
+def synthetic_images() -> Path:
+    """A folder of synthetic JPEG images: noisy stripes in three directions, the classes."""
+    folder, generator = cache_folder() / "recipes" / "made-photos", np.random.default_rng(0)
     for split, count in COUNTS.items():
         for number, name in enumerate(NAMES):
-            (place / split / name).mkdir(parents=True, exist_ok=True)
+            (folder / split / name).mkdir(parents=True, exist_ok=True)
             for row in range(count):
-                file, photo = place / split / name / f"{name}_{row}.JPEG", io.BytesIO()
-                _photo(draws, number).save(photo, format="JPEG")
+                file, buffer = folder / split / name / f"{name}_{row}.JPEG", io.BytesIO()
+                _stripes(generator, number).save(buffer, format="JPEG")
                 if not file.exists():
-                    write_atomically(file, photo.getvalue())
-    return place
+                    write_atomically(file, buffer.getvalue())
+    return folder
 
 
-def _photo(draws: np.random.Generator, direction: int) -> Image.Image:
-    height, width = draws.integers(40, 80, 2)
+def _stripes(generator: np.random.Generator, direction: int) -> Image.Image:
+    height, width = generator.integers(40, 80, 2)
     down, across = np.mgrid[:height, :width]
     along = (down, across, down + across)[direction]
-    stripes = 60 * np.sin(along / 3 + draws.uniform(0, 6))[..., None]
-    pixels = draws.uniform(80, 170, 3) + stripes + draws.normal(0, 8, (height, width, 3))
+    stripes = 60 * np.sin(along / 3 + generator.uniform(0, 6))[..., None]
+    pixels = (
+        generator.uniform(80, 170, 3) + stripes + generator.normal(0, 8, (height, width, 3))
+    )
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
 
 
@@ -68,31 +70,31 @@ METRICS = {
     "loss": "the same, nats",
 }
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels, in 0..1
-MADE = "made"  # in place of a folder: a few images made for a first run
+MADE = "made"  # in place of a folder: ``synthetic_images``
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or what is usual where it is silent."""
+    """Settings of a job; the defaults are the paper's, or usual ones where it gives none."""
 
     folder: str = "imagenet"
-    """holds train and val; a path, or the name of a folder in ``$TUTELAGE_DATA``"""
-    classes: int | None = None  # the first so many, by name; None: all
+    """with subfolders train and val; a path, or a name in ``$TUTELAGE_DATA``"""
+    classes: int | None = None  # number of classes, the first by name; None: all
     examples: int | None = None  # training images, class balanced; None: all
-    student: str = ""  # in place of each arm's own network; nothing: that
+    student: str = ""  # the network of all arms; empty: each arm's own
     side: int = 224  # of a crop, pixels
-    copies: int = 10  # rows of every image, its middle among them
+    copies: int = 10  # rows of every image, its centre crop included
     temperature: Temperature = 1.0  # lambda_P
     weight: Positive = 1.0  # lambda_T, of the soft loss
     batch: int = 256  # images, each with its copies
     epochs: int = 100
     lr: float = 0.1
     decay_at: Shares = (0.3, 0.6, 0.9)
-    """shares of the run after which the learning rate is multiplied"""
-    decay: float = 0.1  # by what
+    """shares of the run after which the learning rate is multiplied by ``decay``"""
+    decay: float = 0.1
     weight_decay: float = 1e-4
-    micro_batch: int | None = None  # rows that the student sees at a time; None: all of a batch
-    bfloat16: bool = False  # whether the student's passes run in it
+    micro_batch: int | None = None  # rows of a forward pass; None: all of a batch
+    bfloat16: bool = False  # whether the student runs under autocast to bfloat16
     workers: CountOrZero = 8  # processes that read images
 
     def __post_init__(self) -> None:
@@ -102,17 +104,17 @@ class Settings(RecipeSettings):
 
 
 def parts(settings: Settings) -> Parts:
-    """The images, none of them opened."""
-    found = _opened(settings.folder)
+    """The files of training and validation images, none of them read."""
+    whole = _opened(settings.folder)
     if settings.classes is None:
-        return found
-    return Parts(*(first_classes(part, settings.classes) for part in found))
+        return whole
+    return Parts(*(first_classes(part, settings.classes) for part in whole))
 
 
 @cache
 def _opened(folder: str) -> Parts:
     if folder == MADE:
-        return open_imagenet(made_photos())
+        return open_imagenet(synthetic_images())
     otherwise = (
         "give --set folder=PATH of a folder that holds train, with one folder of images for "
         f"each class, and val, or set {FOLDER} to a folder that holds one called {folder}"
@@ -123,22 +125,24 @@ def _opened(folder: str) -> Parts:
 def trained(
     student: str, method: Method, seed: int, settings: Settings, device: torch.device
 ) -> Outcome:
-    """Train one student on crops."""
+    """Train the student of one arm and seed on crops."""
     train, val = parts(settings)
     if settings.examples is not None:
         classes = len(train.classes)
         rows = limit_rows(train.labels, settings.examples, classes, seed=mixed_seed(seed, 0))
         train = train.rows(rows)
-    own = _student(settings.student or student, settings, len(train.classes), seed).to(device)
-    rule = SGD(own.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay)
+    model = _student(settings.student or student, settings, len(train.classes), seed).to(device)
+    optimizer = SGD(
+        model.parameters(), settings.lr, momentum=0.9, weight_decay=settings.weight_decay
+    )
     schedule = MultiStepLR(
-        rule, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
+        optimizer, [int(share * settings.epochs) for share in settings.decay_at], settings.decay
     )
     teacher = CombinedTeacher(
         GivenCopies(), weigher(method.loss, settings.temperature, settings.weight)
     )
     tutor = Tutor(
-        own, rule, teacher, seed=mixed_seed(seed, 3), micro_batch=settings.micro_batch
+        model, optimizer, teacher, seed=mixed_seed(seed, 3), micro_batch=settings.micro_batch
     )
     k = method.copies or settings.copies
     workers = min(settings.workers, os.cpu_count() or 1)
@@ -151,17 +155,17 @@ def trained(
     )
     cast = partial(torch.autocast, device.type, torch.bfloat16, enabled=settings.bfloat16)
     fit(tutor, batches, settings.epochs, schedule, autocast=cast)
-    middles = (b._replace(inputs=b.inputs[:, 0]) for b in testing.whole(256))
-    logits, labels = predictions(own, middles)
+    centre_crops = (b._replace(inputs=b.inputs[:, 0]) for b in testing.whole(256))
+    logits, labels = predictions(model, centre_crops)
     loss = float(F.cross_entropy(logits, labels))
     return Outcome({"accuracy": accuracy(logits, labels), "loss": loss})
 
 
 def _student(name: str, settings: Settings, classes: int, seed: int) -> nn.Module:
-    start = mixed_seed(seed, 1)
-    made = build_student(name, classes=classes, channels=3, size=settings.side, seed=start)
-    mean, std = (255 * torch.tensor(values) for values in (MEAN, STD))  # of bytes
-    return Normalised(made, mean, std)
+    own = mixed_seed(seed, 1)
+    network = build_student(name, classes=classes, channels=3, size=settings.side, seed=own)
+    mean, std = (255 * torch.tensor(values) for values in (MEAN, STD))  # for 0..255
+    return Normalised(network, mean, std)
 
 
 DEPTHS = (18, 34, 50)

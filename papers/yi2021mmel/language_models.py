@@ -1,4 +1,4 @@
-"""Masked language models and encoders from folders that ``save_pretrained`` wrote."""
+"""Masked language models and encoders: stored by ``save_pretrained``, or trained here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ OTHER = "give --set source.model a folder with a model and its own tokenizer"
 
 
 def model_folder(name: str) -> Path:
-    """Where a model lies."""
+    """The folder of a model: a path, a name in ``$TUTELAGE_DATA``, or ``MINILM``."""
     if name == MINILM:
         return minilm_folder()
     return find_folder(
@@ -43,11 +43,16 @@ def model_folder(name: str) -> Path:
 
 
 def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
-    """A tokenizer and a masked language model."""
+    """The tokenizer and the masked language model in a folder.
+
+    Args:
+        name: See ``model_folder``.
+        longest: Tokens of the longest text; a model that takes fewer is refused.
+    """
     from transformers import AutoModelForMaskedLM
 
     folder = model_folder(name)
-    words = tokenizer_in(folder)
+    tokenizer = tokenizer_in(folder)
     try:
         with quietly():
             model = AutoModelForMaskedLM.from_pretrained(str(folder), local_files_only=True)
@@ -55,98 +60,113 @@ def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
         raise UsageError(
             f"{folder} holds no masked language model: {in_one_line(error)}"
         ) from error
-    refuse_other_tokens(folder, model, len(words), OTHER)
+    refuse_other_tokens(folder, model, len(tokenizer), OTHER)
     shorter = "give a smaller source.longest"
-    refuse_short(folder, model.eval(), words, longest, shorter)
-    return words, model.float()
+    refuse_short(folder, model.eval(), tokenizer, longest, shorter)
+    return tokenizer, model.float()
 
 
 def with_new_head(name: str, seed: int) -> tuple[Any, Any]:
-    """A tokenizer, and a stored BERT with a new head that fills gaps."""
+    """The tokenizer of a stored BERT, and that BERT with a new masked-LM head."""
     from transformers import BertForMaskedLM
 
     folder = model_folder(name)
-    words = tokenizer_in(folder)
+    tokenizer = tokenizer_in(folder)
     try:
         with quietly(), seeded(mixed_seed(seed, 0)):
             model: Any = BertForMaskedLM.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UsageError(f"{folder} holds no BERT: {in_one_line(error)}") from error
-    refuse_other_tokens(folder, model, len(words), OTHER)
-    return words, model.float()
+    refuse_other_tokens(folder, model, len(tokenizer), OTHER)
+    return tokenizer, model.float()
 
 
-def encoder(name: str, *, classes: int, dropout: float, words: Any) -> TextClassifier:
-    """A classifier whose encoder is pretrained and whose last layer is new."""
+def encoder(name: str, *, classes: int, dropout: float, tokenizer: Any) -> TextClassifier:
+    """A classifier with a pretrained encoder and a new last layer.
+
+    Args:
+        name: See ``model_folder``.
+        classes: Outputs.
+        dropout: Its probability in hidden layers and attention.
+        tokenizer: That of the texts; an encoder with other tokens is refused.
+    """
     folder = model_folder(name)
-    if any(folder.glob("tokenizer*")) and tokenizer_in(folder).get_vocab() != words.get_vocab():
+    if (
+        any(folder.glob("tokenizer*"))
+        and tokenizer_in(folder).get_vocab() != tokenizer.get_vocab()
+    ):
         raise UsageError(
             f"the student {folder} has other tokens than the language model that makes copies: "
             "give --set source.model a folder with the student's own tokenizer."
         )
-    made = text_classifier(str(folder), classes=classes, dropout=dropout)
-    refuse_other_tokens(folder, made.model, len(words), OTHER)
-    return made
+    classifier = text_classifier(str(folder), classes=classes, dropout=dropout)
+    refuse_other_tokens(folder, classifier.model, len(tokenizer), OTHER)
+    return classifier
 
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-GAPS = 0.25  # share of tokens that are gaps in training
+MASKED = 0.25  # probability that a token is masked in training
 _WARM_UP = 100
 
 
 @dataclass(frozen=True)
 class Language(RecipeSettings):
-    """How a language model is trained; the numbers are ours."""
+    """Training of a masked language model; the numbers are ours."""
 
-    words: int = 4000  # WordPiece tokens
+    words: int = 4000  # WordPiece tokens of a tokenizer that is learned, too
     steps: int = 800
     batch: int = 64
     lr: float = 1e-3
     longest: int = 32  # tokens of a sentence
-    sentences: int = 20_000  # that it learns from, at most
+    sentences: int = 20_000  # of the task, at most
 
 
 def learned_tokenizer(sentences: Sequence[str], words: int) -> Any:
-    """A WordPiece tokenizer in lower case."""
+    """A lower-case WordPiece tokenizer, learned from sentences.
+
+    Args:
+        sentences: Sentences.
+        words: Tokens in the vocabulary.
+    """
     try:
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
         from tokenizers.trainers import WordPieceTrainer
         from transformers import PreTrainedTokenizerFast
     except ImportError as error:
         raise MissingExtraError("transformers", "text") from error
-    made = Tokenizer(models.WordPiece(unk_token=SPECIAL[1]))  # pyright: ignore[reportCallIssue]
-    made.normalizer = normalizers.BertNormalizer()
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    wordpiece = Tokenizer(models.WordPiece(unk_token=SPECIAL[1]))  # pyright: ignore[reportCallIssue]
+    wordpiece.normalizer = normalizers.BertNormalizer()
+    wordpiece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = WordPieceTrainer(
         vocab_size=words, special_tokens=list(SPECIAL), show_progress=False
     )
-    made.train_from_iterator(sentences, trainer)
-    made.post_processor = processors.BertProcessing((SPECIAL[3], 3), (SPECIAL[2], 2))
+    wordpiece.train_from_iterator(sentences, trainer)
+    wordpiece.post_processor = processors.BertProcessing((SPECIAL[3], 3), (SPECIAL[2], 2))
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     special = dict(zip(names, SPECIAL, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=made, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=wordpiece, **special)
 
 
 def learned_model(
     model: Any, sentences: Sequence[str], tokenizer: Any, language: Language, *, seed: int
 ) -> nn.Module:
-    """A BERT that has learned to fill gaps, in evaluation mode."""
+    """Train a BERT by masked language modelling; returns it in evaluation mode."""
     inputs = tokenised([sentences], tokenizer, language.longest).inputs.long()
-    rule = AdamW(model.parameters(), language.lr, weight_decay=0.01)
-    draws = torch.Generator().manual_seed(mixed_seed(seed, 1))
+    optimizer = AdamW(model.parameters(), language.lr, weight_decay=0.01)
+    generator = torch.Generator().manual_seed(mixed_seed(seed, 1))
     special = torch.tensor(sorted(tokenizer.all_special_ids))
     with seeded(mixed_seed(seed, 2)):
         for step in range(language.steps):
-            pace = min((step + 1) / _WARM_UP, 1.0) * max(0.1, 1 - step / language.steps)
-            for group in rule.param_groups:
-                group["lr"] = language.lr * pace
-            rows = inputs[torch.randint(len(inputs), (language.batch,), generator=draws)]
-            _step(model, rule, rows, special, tokenizer.mask_token_id, draws)
+            warm_up = min((step + 1) / _WARM_UP, 1.0)
+            for group in optimizer.param_groups:
+                group["lr"] = language.lr * warm_up * max(0.1, 1 - step / language.steps)
+            rows = inputs[torch.randint(len(inputs), (language.batch,), generator=generator)]
+            _step(model, optimizer, rows, special, tokenizer.mask_token_id, generator)
     return model.eval()
 
 
-def empty_model(tokenizer: Any, seed: int) -> Any:
-    """The same before it has learned anything."""
+def untrained_model(tokenizer: Any, seed: int) -> Any:
+    """A small BERT with a masked-LM head, newly initialised."""
     from transformers import BertConfig, BertForMaskedLM
 
     with seeded(mixed_seed(seed, 0)):
@@ -154,19 +174,25 @@ def empty_model(tokenizer: Any, seed: int) -> Any:
 
 
 def _step(
-    model: Any, rule: AdamW, rows: Tensor, special: Tensor, mask: int, draws: torch.Generator
+    model: Any,
+    optimizer: AdamW,
+    rows: Tensor,
+    special: Tensor,
+    mask_token: int,
+    generator: torch.Generator,
 ) -> None:
     ids = rows[:, 0]
-    gaps = (torch.rand(ids.shape, generator=draws) < GAPS) & ~torch.isin(ids, special)
-    if not gaps.any():
+    drawn = torch.rand(ids.shape, generator=generator) < MASKED
+    masked = drawn & ~torch.isin(ids, special)
+    if not masked.any():
         return
-    masked = rows.clone()
-    masked[:, 0] = ids.masked_fill(gaps, mask)
-    called = arguments(masked, typed=False)
-    length = called["input_ids"].shape[1]
-    hidden = model.bert(**called).last_hidden_state
-    logits = model.cls(hidden[gaps[:, :length]])  # words at gaps alone
-    rule.zero_grad()
-    F.cross_entropy(logits, ids[gaps]).backward()
+    inputs = rows.clone()
+    inputs[:, 0] = ids.masked_fill(masked, mask_token)
+    named = arguments(inputs, typed=False)
+    length = named["input_ids"].shape[1]
+    states = model.bert(**named).last_hidden_state
+    logits = model.cls(states[masked[:, :length]])  # at masked positions alone
+    optimizer.zero_grad()
+    F.cross_entropy(logits, ids[masked]).backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    rule.step()
+    optimizer.step()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from papers.text_augment import LanguageModel, Substitution, kept
+from papers.text_augment import LanguageModel, Substitution, stored_copies
 from tutelage.errors import UsageError
 
 V, PAD, BEGIN, END, MASK = 23, 0, 1, 2, 3
@@ -32,8 +32,10 @@ class Guesser(nn.Module):
         return SimpleNamespace(logits=mixed.tanh() @ self.head)
 
 
-def language(at_once: int = 2**14) -> LanguageModel:
-    return LanguageModel(Guesser().eval(), MASK, PAD, SPECIAL, (BEGIN,), (END,), at_once)
+def language(tokens_per_pass: int = 2**14) -> LanguageModel:
+    return LanguageModel(
+        Guesser().eval(), MASK, PAD, SPECIAL, (BEGIN,), (END,), tokens_per_pass
+    )
 
 
 def texts(lengths: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
@@ -97,20 +99,20 @@ def changed_places(inputs: Tensor, copies: Tensor, row: int) -> list[int]:
     return (copies[row, :, 0] != inputs[row, 0]).any(0).nonzero().flatten().tolist()
 
 
-@pytest.mark.parametrize(("search", "at_once"), list(product(BY_HAND, [2**14, 40])))
+@pytest.mark.parametrize(("search", "tokens_per_pass"), list(product(BY_HAND, [2**14, 40])))
 def test_a_batch_gives_what_one_sentence_alone_gives_by_the_algorithm(
-    search, at_once, monkeypatch
+    search, tokens_per_pass, monkeypatch
 ) -> None:
     inputs, sides = texts(LENGTHS)
-    made = Substitution(language(at_once), copies=4, search=search)
+    made = Substitution(language(tokens_per_pass), copies=4, search=search)
     gaps_of: list[list[int]] = []
-    draw = Substitution._gaps
+    draw = Substitution._chosen
 
     def watched(self, tokens, seed) -> list[int]:
         gaps_of.append(draw(self, tokens, seed))
         return gaps_of[-1]
 
-    monkeypatch.setattr(Substitution, "_gaps", watched)
+    monkeypatch.setattr(Substitution, "_chosen", watched)
     copies = made(inputs, sides, seed=5)
     order = (sides == 1).sum(1).argsort(stable=True).tolist()
     for row, gaps in zip(order, gaps_of, strict=True):
@@ -182,23 +184,25 @@ def test_more_copies_than_words_repeat_the_last_one() -> None:
     assert len({tuple(c) for c in copies[0, :, 0].tolist()}) == V - len(SPECIAL)
 
 
-def test_what_was_made_is_kept_by_content(tmp_path) -> None:
+def test_copies_are_stored_by_content(tmp_path) -> None:
     inputs, sides = texts([(8, 0), (5, 0)])
     made = Substitution(language(), copies=2)
-    first = kept(made, inputs, sides, seed=0, folder=tmp_path)
+    first = stored_copies(made, inputs, sides, seed=0, folder=tmp_path)
     file = next(tmp_path.iterdir())
     stamp = file.stat().st_mtime_ns
-    assert torch.equal(kept(made, inputs, sides, seed=0, folder=tmp_path), first)
+    assert torch.equal(stored_copies(made, inputs, sides, seed=0, folder=tmp_path), first)
     assert file.stat().st_mtime_ns == stamp
-    kept(made, inputs, sides, seed=1, folder=tmp_path)
-    kept(made, inputs[:1], sides[:1], seed=0, folder=tmp_path)
-    kept(Substitution(language(), copies=2, share=0.2), inputs, sides, seed=0, folder=tmp_path)
+    stored_copies(made, inputs, sides, seed=1, folder=tmp_path)
+    stored_copies(made, inputs[:1], sides[:1], seed=0, folder=tmp_path)
+    stored_copies(
+        Substitution(language(), copies=2, share=0.2), inputs, sides, seed=0, folder=tmp_path
+    )
     other = language()
     nn.init.zeros_(next(other.model.parameters()))
-    kept(Substitution(other, copies=2), inputs, sides, seed=0, folder=tmp_path)
+    stored_copies(Substitution(other, copies=2), inputs, sides, seed=0, folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 5
     file.write_bytes(b"broken")
-    assert torch.equal(kept(made, inputs, sides, seed=0, folder=tmp_path), first)
+    assert torch.equal(stored_copies(made, inputs, sides, seed=0, folder=tmp_path), first)
 
 
 @pytest.mark.parametrize(
@@ -214,6 +218,6 @@ def test_what_cannot_be_is_refused(odd, said) -> None:
         Substitution(language(), **odd)
 
 
-def test_a_tokenizer_without_gaps_is_refused() -> None:
+def test_a_tokenizer_without_a_mask_token_is_refused() -> None:
     with pytest.raises(UsageError, match="no mask_token"):
         LanguageModel.of(Guesser(), SimpleNamespace(mask_token_id=None, pad_token_id=0))

@@ -53,11 +53,11 @@ def test_where_there_is_no_folder_one_line_says_so(tmp_path, monkeypatch, flags)
     assert not (tmp_path / "out").exists()
 
 
-def test_made_photos_are_made_once():
-    place = imagenet.made_photos()
+def test_synthetic_images_are_made_once():
+    place = imagenet.synthetic_images()
     before = {path: path.stat().st_mtime_ns for path in place.rglob("*.JPEG")}
     assert len(before) == 36
-    assert imagenet.made_photos() == place
+    assert imagenet.synthetic_images() == place
     assert before == {path: path.stat().st_mtime_ns for path in place.rglob("*.JPEG")}
     assert [path.name for path in place.parent.iterdir()] == [place.name]
     assert len(parts(Settings(folder=MADE)).val) == 12

@@ -159,15 +159,19 @@ def test_the_student_begins_as_the_encoder_in_the_folder(made, name):
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])
-def test_guesses_are_the_logits_of_the_whole_model_at_the_gap(made, name):
+def test_log_probs_are_those_of_the_whole_model_at_the_masked_position(made, name):
     words, model = masked_language_model(str(made / name), 16)
     language = LanguageModel.of(model, words)
     ids = torch.randint(5, len(words), (6, 9))
-    there = torch.arange(9) < torch.tensor([[9], [7], [9], [4], [9], [8]])
-    gap = torch.tensor([1, 3, 8, 2, 0, 5])
-    logits = model(input_ids=ids, attention_mask=there.long()).logits[torch.arange(6), gap]
-    logits[:, list(language.never)] = -torch.inf
-    assert torch.allclose(language.guesses(ids, there, gap), logits.log_softmax(1), atol=1e-5)
+    attended = torch.arange(9) < torch.tensor([[9], [7], [9], [4], [9], [8]])
+    position = torch.tensor([1, 3, 8, 2, 0, 5])
+    logits = model(input_ids=ids, attention_mask=attended.long()).logits[
+        torch.arange(6), position
+    ]
+    logits[:, list(language.special_tokens)] = -torch.inf
+    assert torch.allclose(
+        language.log_probs(ids, attended, position), logits.log_softmax(1), atol=1e-5
+    )
 
 
 @pytest.mark.usefixtures("real_data")
@@ -182,14 +186,14 @@ def test_copies_of_a_pretrained_model_serve_a_small_student_too(made):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_dropout_is_that_of_the_settings(made, name, dropout):
     words, _ = masked_language_model(str(made / name), 32)
-    student = encoder(str(made / name), classes=2, dropout=dropout, words=words)
+    student = encoder(str(made / name), classes=2, dropout=dropout, tokenizer=words)
     found = {m.p for m in student.modules() if isinstance(m, nn.Dropout)}
     assert found == {dropout}
 
 
 def test_loading_says_nothing(made, capfd, caplog):
     words, _ = masked_language_model(str(made / "bert"), 32)
-    encoder(str(made / "bert"), classes=2, dropout=0.1, words=words)
+    encoder(str(made / "bert"), classes=2, dropout=0.1, tokenizer=words)
     assert capfd.readouterr() == ("", "")
     assert caplog.records == []
 
@@ -221,10 +225,10 @@ def test_texts_longer_than_the_model_takes_are_refused(made, name):
 def test_a_student_of_other_tokens_is_refused(made):
     words, _ = masked_language_model(str(made / "bert"), 8)
     with pytest.raises(UsageError, match="has other tokens"):
-        encoder(str(made / "other"), classes=2, dropout=0.0, words=words)
+        encoder(str(made / "other"), classes=2, dropout=0.0, tokenizer=words)
     many = learned_tokenizer(["all the other words that there may be in a text"], 90)
     with pytest.raises(UsageError, match=r"a model of \d+ tokens, but texts have up to"):
-        encoder(str(made / "no tokenizer"), classes=2, dropout=0.0, words=many)
+        encoder(str(made / "no tokenizer"), classes=2, dropout=0.0, tokenizer=many)
 
 
 @pytest.mark.parametrize("folder", ["cut", "of another kind", "odd settings"])
