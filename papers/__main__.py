@@ -123,7 +123,7 @@ def _command(args: Reproduce | Claims | Pays | List) -> int:
 
 
 def pays(args: Pays) -> int:
-    """Run cells, or what is missing of them, and print all that have run."""
+    """Run the cells that have not been run, and print all."""
     if args.seeds < 2:
         raise UsageError(f"seeds is {args.seeds}; allowed: 2 and above, better 5.")
     from papers.pays.cells import run_cells
@@ -136,33 +136,33 @@ def pays(args: Pays) -> int:
 
 
 def reproduce(args: Reproduce) -> int:
-    """Run a recipe, or what is missing of it, and print its result."""
+    """Run the unfinished jobs of a recipe, and print its result."""
     refuse_several_processes()
     require_known("Unknown recipe", args.recipe, RECIPES)
     check(args)
     progress = args.output.progress()
-    # torch comes in here, after everything that can be refused without it
+    # imports torch: after all checks that do not need it
     from papers.framework.reproduce import print_result
     from papers.framework.reproduce import reproduce as run
 
     try:
-        found = run(load_recipe(args.recipe), args, progress)
+        reproduction = run(load_recipe(args.recipe), args, progress)
     except KeyboardInterrupt:
         say(progress, "Stopped. The same command goes on with what is missing.")
         return STOPPED
-    print_result(args.output.result(), found)
-    args.output.document(found.plain)
-    return FAILED if found.failures else 0
+    print_result(args.output.result(), reproduction)
+    args.output.document(reproduction.plain)
+    return FAILED if reproduction.failures else 0
 
 
 def claims(args: Claims) -> int:
     """Print the claims of the stored results, evaluated and drawn again if wanted."""
-    from papers.framework.page import CLAIMS_HEADER, claim_rows, counts, write_page
+    from papers.framework.page import CLAIMS_HEADER, claim_rows, verdict_counts, write_page
     from papers.framework.power import POWER_RULE, open_claims
     from papers.framework.reproduce import store_with_figure
-    from papers.framework.results import evaluated, stored
+    from papers.framework.results import evaluated, stored_results
 
-    contents = stored(args.out)
+    contents = stored_results(args.out)
     if not contents:
         raise UsageError(
             f"{args.out / 'results'} holds no result; python -m papers reproduce makes one, "
@@ -173,7 +173,7 @@ def claims(args: Claims) -> int:
         for content in contents:
             store_with_figure(args.out, content)
         write_page(args.out)
-    summary = counts(contents)
+    summary = verdict_counts(contents)
     if args.undecided:
         contents = [{**c, "claims": open_claims(c)} for c in contents]
     console = args.output.result()

@@ -14,7 +14,7 @@ SCALES = {
     "smoke": "two steps on a handful of examples: shows that it runs, decides nothing",
     "mini": "minutes on two CPU cores, real data",
     HOURS: "up to three hours on two CPU cores: mini with the seeds that undecided claims need",
-    "gpu": "inside ten minutes on one H100-class card",
+    "gpu": "within ten minutes on one H100-class GPU",
     "paper": "the paper's own settings",
 }
 BACKENDS = {
@@ -29,11 +29,11 @@ class Reproduce:
     """Arguments of ``python -m papers reproduce``."""
 
     recipe: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
-    """Which one; `python -m papers list` shows them."""
+    """Name of the recipe; `python -m papers list` shows all."""
 
     scale: str = "mini"
     """smoke (two steps), mini (minutes on two CPU cores), hours (up to three hours on these,
-    with the seeds that undecided claims need), gpu (inside ten minutes on one H100-class card)
+    with the seeds that undecided claims need), gpu (within ten minutes on one H100-class GPU)
     or paper (the paper's own settings)."""
 
     seeds: int | None = None
@@ -61,7 +61,7 @@ class Reproduce:
 
 
 def check(args: Reproduce) -> None:
-    """Refuse what can be refused without the recipe."""
+    """Check the arguments that can be checked without the recipe."""
     require_known("Unknown scale", args.scale, SCALES)
     require_known("Unknown backend", args.backend, BACKENDS)
     require_known("Unknown device", args.device, DEVICES)

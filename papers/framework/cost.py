@@ -1,4 +1,4 @@
-"""Time and peak memory of training steps, on the CPU or on a card."""
+"""Time and peak memory of training steps, on the CPU or on a GPU."""
 
 import gc
 import os
@@ -9,28 +9,28 @@ from itertools import accumulate
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-Once = Callable[[], object]  # does the work once
+Once = Callable[[], object]  # runs what is measured, once
 
 
 def seconds(once: Once, device: torch.device) -> float:
-    """How long something takes."""
+    """Seconds of one run: CPU time, or on a GPU the time between two events."""
     if device.type == "cuda":
-        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize(device)
-        began.record()
+        start.record()
         once()
-        ended.record()
-        ended.synchronize()
-        return began.elapsed_time(ended) / 1000
-    started = time.process_time()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1000
+    before = time.process_time()
     once()
-    return time.process_time() - started
+    return time.process_time() - before
 
 
 def interleaved(
     ready: Mapping[str, Once], rounds: int, device: torch.device
 ) -> dict[str, list[float]]:
-    """Seconds of each of several things, round by round, in alternating order."""
+    """Seconds of several callables in every round; every other round in reverse order."""
     times: dict[str, list[float]] = {name: [] for name in ready}
     for number in range(rounds):
         for name in list(ready)[:: 1 if number % 2 else -1]:
@@ -40,7 +40,7 @@ def interleaved(
 
 
 def peak_bytes(build: Callable[[], Once], device: torch.device) -> int:
-    """The most that torch holds at once while something is built and done twice."""
+    """The largest sum of torch's allocations while a callable is built and run twice."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -48,15 +48,15 @@ def peak_bytes(build: Callable[[], Once], device: torch.device) -> int:
         torch.cuda.reset_peak_memory_stats(device)
         _twice(build)
         return torch.cuda.max_memory_allocated(device) - before
-    # or else the profiler writes of itself to stderr, each time
+    # otherwise the profiler logs to stderr every time
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         _twice(build)
-    assert seen.profiler is not None
-    assert seen.profiler.kineto_results is not None
-    events = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+    assert profiler.profiler is not None
+    assert profiler.profiler.kineto_results is not None
+    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
     events.sort(key=lambda e: e.start_ns())
-    # torch's stub of the event leaves the method out
+    # torch's type stubs do not declare nbytes
     changes = (e.nbytes() for e in events)  # pyright: ignore[reportAttributeAccessIssue]
     return max(accumulate(changes))
 

@@ -1,6 +1,6 @@
-"""What a job has to show besides numbers: images, a grid, points; as plain values.
+"""Drawings of a job, besides its numbers: images, a grid, points; as plain values.
 
-They lie in the job's file and in the result, so keep them small.
+They are stored in the job's file and in the result, so keep them small.
 """
 
 import base64
@@ -15,16 +15,16 @@ from PIL import Image
 from torch import Tensor
 
 LONGEST = 64  # pixels beyond which an image is reduced
-DIGITS = 4  # of a number that is only drawn
+DIGITS = 4  # significant digits of stored numbers
 
 Drawing = Mapping[str, Any]
-"""plain values as JSON has them; ``kind`` says which function made them"""
+"""plain values for JSON; ``kind`` is that of the function of ``figure.DRAW`` that draws them"""
 
 
 def image_rows(
     rows: Mapping[str, UInt8[Tensor, "N ch H W"]], captions: Sequence[str]
 ) -> Drawing:
-    """Images above what was made of them, one column an example."""
+    """Rows of images, such as originals above masks, with one column for each example."""
     if lengths := {name: len(row) for name, row in rows.items() if len(row) != len(captions)}:
         raise ValueError(f"rows of {lengths} images for {len(captions)} captions.")
     height, width = next(iter(rows.values())).shape[-2:]
@@ -39,7 +39,7 @@ def image_rows(
 def apply_masks(
     images: UInt8[Tensor, "N ch H W"], masks: Float[Tensor, "N 1 H W"]
 ) -> UInt8[Tensor, "N ch H W"]:
-    """Images with what a mask hides in black."""
+    """Images multiplied by their masks."""
     return (images * masks.cpu().clamp(0, 1)).to(images.dtype)
 
 
@@ -75,13 +75,13 @@ def scatter(
     """Points in the plane, coloured by group or by value."""
     if not len(x) == len(y) == len(colours):
         raise ValueError(f"{len(x)}, {len(y)} and {len(colours)} numbers for x, y and colour.")
-    named = [c for c in colours if isinstance(c, str)]
+    groups = [c for c in colours if isinstance(c, str)]
     return {
         "kind": "scatter",
         "x": _rounded(x),
         "y": _rounded(y),
         "labels": list(labels),
-        "colours": named or _rounded([float(c) for c in colours]),
+        "colours": groups or _rounded([float(c) for c in colours]),
         "colour": colour,
     }
 

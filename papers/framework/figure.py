@@ -1,4 +1,4 @@
-"""The figure of a result: its plots, two beside one another, as one SVG file."""
+"""The figure of a result: its plots in two columns, as one SVG file."""
 
 import json
 import math
@@ -19,57 +19,59 @@ from tutelage_cli.report.styles import BLUE, TINT, VERMILION
 
 COLUMNS = 2  # plots side by side
 WIDTH, HEIGHT = 300, 200  # of a plotting area, pixels
-LETTER, SYMBOL = 6, 40  # widths in a legend: a letter, a marker with its gaps; pixels
+LETTER, SYMBOL = 6, 40  # widths of a letter and of a marker in a legend, pixels
 GAP = 20  # between the columns of a legend, pixels
 TITLE = 40  # letters in a line of a title
-NAMED = 30  # names up to which a grid shows them
+NAMED = 30  # most names that are written beside a grid
 SHADES = ["#f4f6f8", BLUE, "#0b2540"]
 VALUES = [BLUE, "#c9b458", VERMILION]
 
 
 def write_figure(content: Mapping[str, Any], file: Path) -> None:
-    """Draw the plots of a result that have something to show."""
+    """Write the figure of a result."""
     write_atomically(file, figure(content).encode())
 
 
 def figure(content: Mapping[str, Any]) -> str:
-    """The figure as text; the same for the same result."""
-    drawn, said = zip(*(_draw(plot, content) for plot in content["plots"]), strict=True)
-    beside = alt.concat(*drawn, columns=COLUMNS).resolve_scale(
+    """The figure as text; equal results have equal figures."""
+    charts, descriptions = zip(
+        *(_draw(plot, content) for plot in content["plots"]), strict=True
+    )
+    whole = alt.concat(*charts, columns=COLUMNS).resolve_scale(
         color="independent", fill="independent", shape="independent", strokeDash="independent"
     )
-    return svg(beside, " ".join(said))
+    return svg(whole, " ".join(descriptions))
 
 
 def _draw(plot: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[Chart, str]:
-    # a plot, and its description for who cannot see it
+    # a plot, and its description for screen readers
     title = plot["title"]
     if "lines" in plot:
         lines = _lines(plot["lines"], content["series"])
-        places = sorted({float(place) for line in lines for place in line.track.epochs})
-        drawn = line_plot(lines, x_axis(plot["across"], places), plot["label"])
+        positions = sorted({float(x) for line in lines for x in line.track.epochs})
+        chart = line_plot(lines, x_axis(plot["across"], positions), plot["label"])
         last = "; ".join(f"{line.name}: {number(float(line.track.mean[-1]))}" for line in lines)
-        said = f"{title}. At the end {last or 'nothing'}."
+        description = f"{title}. At the end {last or 'nothing'}."
     else:
         drawing = content["drawings"].get(plot["arm"], {}).get(plot["drawing"])
-        # none where every job of the arm failed
-        drawn = DRAW[drawing["kind"]](drawing) if drawing else alt.Chart(_data([])).mark_point()
-        said = f"{title}."
-    return drawn.properties(title=alt.Title(textwrap.wrap(title, TITLE))), said
+        # there is no drawing if every job of the arm failed
+        chart = DRAW[drawing["kind"]](drawing) if drawing else alt.Chart(_data([])).mark_point()
+        description = f"{title}."
+    return chart.properties(title=alt.Title(textwrap.wrap(title, TITLE))), description
 
 
 def _lines(plotted: Mapping[str, Sequence[str]], series: Mapping[str, Any]) -> list[Line]:
-    found, looks = [], styles.arm_styles(list(plotted))
+    lines, line_styles = [], styles.arm_styles(list(plotted))
     for name, (arm, quantity) in plotted.items():
         seeds = series.get(arm, {}).get(quantity, [])
         columns: dict[int, list[float]] = {}
         for values in filter(None, seeds):
-            for place, value in enumerate(values, 1):
-                if value is not None:  # a seed that diverged is left out
-                    columns.setdefault(place, []).append(value)
+            for position, value in enumerate(values, 1):
+                if value is not None:  # not finite in this seed
+                    columns.setdefault(position, []).append(value)
         if columns:
-            found.append(Line(name, looks[name], over_seeds(columns)))
-    return found
+            lines.append(Line(name, line_styles[name], over_seeds(columns)))
+    return lines
 
 
 def line_plot(
@@ -81,7 +83,7 @@ def line_plot(
     tint: float = TINT,
     **legend: Any,
 ) -> Chart:
-    """Lines with the band of their seeds, and a legend under them."""
+    """Lines of means with bands of the range over seeds, and a legend below."""
     rows, names = line_rows(lines), [line.name for line in lines]
     kinds = Channels(lines, _legend(names, symbolSize=60, **legend))
     linear = alt.Scale(zero=False)
@@ -92,10 +94,10 @@ def line_plot(
 
 def _legend(names: Sequence[str], **settings: Any) -> alt.Legend | None:
     if not names:
-        return None  # Vega would draw an infinite one
-    wide = SYMBOL + LETTER * max(map(len, names))
+        return None  # without names Vega draws a legend of infinite size
+    width = SYMBOL + LETTER * max(map(len, names))
     return alt.Legend(
-        **{"title": None, "orient": "bottom", "columns": max(1, (WIDTH + 40) // wide)}
+        **{"title": None, "orient": "bottom", "columns": max(1, (WIDTH + 40) // width)}
         | settings,
         labelExpr=_named(names),
         labelLimit=0,
@@ -108,17 +110,17 @@ def _legend(names: Sequence[str], **settings: Any) -> alt.Legend | None:
 
 def _images(drawing: Mapping[str, Any]) -> alt.Chart:
     captions, names = drawing["captions"], list(drawing["rows"])
-    side = WIDTH // len(captions)
-    tall = round(side * drawing["tall"])
+    width = WIDTH // len(captions)
+    height = round(width * drawing["tall"])
     rows = [
         {"x": x, "y": y, "url": f"data:image/png;base64,{image}"}
         for y, name in enumerate(names)
         for x, image in enumerate(drawing["rows"][name])
     ]
-    chart = alt.Chart(_data(rows), width=side * len(captions), height=tall * len(names))
-    image = chart.mark_image(width=side - 2, height=tall - 2, aspect=False, smooth=False)
+    chart = alt.Chart(_data(rows), width=width * len(captions), height=height * len(names))
+    image = chart.mark_image(width=width - 2, height=height - 2, aspect=False, smooth=False)
     return image.encode(
-        alt.X("x:O", title=None, axis=_axis(captions, float(side))),
+        alt.X("x:O", title=None, axis=_axis(captions, float(width))),
         alt.Y("y:O", title=None, axis=_axis(names)),
         url="url:N",
     )
@@ -135,7 +137,9 @@ def _grid(drawing: Mapping[str, Any]) -> alt.Chart:
         .encode(
             alt.X("x:O", title=drawing["columns"], axis=_axis(names, HEIGHT / len(names))),
             alt.Y("y:O", title=drawing["rows"], axis=_axis(names)),
-            alt.Color("value:Q", title=drawing["label"], scale=_shades(SHADES), legend=_bar()),
+            alt.Color(
+                "value:Q", title=drawing["label"], scale=_shades(SHADES), legend=_colour_bar()
+            ),
         )
     )
 
@@ -145,22 +149,22 @@ def _scatter(drawing: Mapping[str, Any]) -> alt.Chart:
     groups = sorted({c for c in colours if isinstance(c, str)})
     kinds = [Kind(name, style) for name, style in styles.arm_styles(groups).items()]
     channels = Channels(kinds, _legend(groups, title=title, orient="right", columns=1))
-    look = [channels.fill, channels.shape]
+    encodings = [channels.fill, channels.shape]
     if not groups:
-        look = [alt.Fill("of:Q", title=title, scale=_shades(VALUES), legend=_bar())]
+        encodings = [alt.Fill("of:Q", title=title, scale=_shades(VALUES), legend=_colour_bar())]
     keys = [str(groups.index(c)) for c in colours] if groups else colours
     points = zip(drawing["x"], drawing["y"], keys, strict=True)
     rows = [{"x": x, "y": y, "of": c} for x, y, c in points]
-    across, up = drawing["labels"]
+    x_label, y_label = drawing["labels"]
     chart = alt.Chart(_data(rows), width=WIDTH - 40, height=HEIGHT)
     return chart.mark_point(size=16, strokeWidth=0, opacity=1, aria=False).encode(
-        alt.X("x:Q", title=across, axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=False)),
-        alt.Y("y:Q", title=up, scale=alt.Scale(zero=False)),
-        *look,
+        alt.X("x:Q", title=x_label, axis=alt.Axis(tickCount=5), scale=alt.Scale(zero=False)),
+        alt.Y("y:Q", title=y_label, scale=alt.Scale(zero=False)),
+        *encodings,
     )
 
 
-def _bar() -> alt.Legend:
+def _colour_bar() -> alt.Legend:
     return alt.Legend(
         gradientLength=HEIGHT - 40, titleOrient="right", titleLimit=0, tickCount=5
     )
@@ -184,7 +188,7 @@ def _axis(names: Sequence[str], step: float = math.inf) -> alt.Axis:
 
 
 def _named(names: Sequence[str]) -> str:
-    return f"{json.dumps(names)}[datum.value]"  # names may repeat, numbers do not
+    return f"{json.dumps(names)}[datum.value]"  # the data have numbers: names may repeat
 
 
 def _data(rows: Sequence[Row]) -> alt.InlineData:

@@ -1,4 +1,4 @@
-"""What the idea of each paper is worth, compared with simpler methods on the same data."""
+"""The idea of each paper compared with simpler methods on the same data."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,19 @@ PAYS_METRIC = "test_accuracy"
 
 
 class Idea(NamedTuple):
-    """Arms of an idea and of what replaces it, in one file of results."""
+    """Arms of an idea and of its alternatives, in one file of results."""
 
     paper: str
     """its key in ``paper_tables.PAPERS``"""
     name: str
     result: str
-    """a file below ``results/``, without its ending; of scale mini: at hours where that ran"""
+    """a file in ``results/``, without suffix; that of scale hours is used instead, if stored"""
     metric: str
     arms: tuple[str, ...]
-    """forms of the idea; the best counts"""
+    """forms of the idea, of which the best is compared"""
     alternatives: tuple[str, ...] = CONTROL_ARMS
-    """what a user could do instead: first the same without the idea; the best counts"""
+    """what can be done instead, of which the best is compared; the first is the same training
+    without the idea"""
     lower_is_better: bool = False
 
 
@@ -172,31 +173,31 @@ IDEAS = (
 
 
 class IdeaComparison(NamedTuple):
-    """An idea beside the best of what replaces it."""
+    """An idea compared with the best of its alternatives."""
 
     idea: Idea
     arm: str
     """the best form of the idea, by the mean over seeds"""
     mean: float
     alternative: str
-    """the best of the others"""
+    """the best alternative, likewise"""
     alternative_mean: float
     versus_best: Interval
-    """of the two, paired by seed; above 0 the idea is better"""
+    """difference of ``arm`` and ``alternative``, paired by seed; above 0: the idea is better"""
     versus_plain: Interval
-    """the best form less the first of ``Idea.alternatives``, likewise"""
+    """difference of ``arm`` and the first of ``Idea.alternatives``"""
 
 
 def compare_ideas(root: Path) -> list[IdeaComparison]:
     """Every idea whose results are stored below ``root/results``, in the order of ``IDEAS``."""
-    found = []
+    comparisons = []
     for idea in (_at_largest_scale(idea, root / "results") for idea in IDEAS):
         file = root / "results" / f"{idea.result}.json"
         if file.exists():
             values = _values(json.loads(file.read_text("utf-8"))["arms"], idea)
             if idea.alternatives[0] in values and any(arm in values for arm in idea.arms):
-                found.append(_compared(idea, values))
-    return found
+                comparisons.append(_compared(idea, values))
+    return comparisons
 
 
 def _at_largest_scale(idea: Idea, results: Path) -> Idea:
@@ -205,30 +206,31 @@ def _at_largest_scale(idea: Idea, results: Path) -> Idea:
 
 
 def _values(arms: Mapping[str, Any], idea: Idea) -> dict[str, list[float]]:
-    """Values in percent by arm, of the seeds that all have; without arms with a failed seed."""
+    """Values by arm, of the seeds that all arms have; without arms with a failed seed.
+
+    Shares are turned into percent.
+    """
     columns = {
-        arm: [100 * one[PAYS_METRIC] for one in column]
+        arm: [100 * seed[PAYS_METRIC] for seed in column]
         if isinstance(column, list)
         else column[idea.metric]
         for arm, column in arms.items()
         if arm in (*idea.arms, *idea.alternatives)
     }
-    whole = {arm: values for arm, values in columns.items() if None not in values}
-    count = min(map(len, whole.values()), default=0)  # of seeds 0, 1, ...
-    return {arm: values[:count] for arm, values in whole.items()}
+    complete = {arm: values for arm, values in columns.items() if None not in values}
+    count = min(map(len, complete.values()), default=0)  # of seeds 0, 1, ...
+    return {arm: values[:count] for arm, values in complete.items()}
 
 
 def _compared(idea: Idea, values: Mapping[str, Sequence[float]]) -> IdeaComparison:
     sign = -1 if idea.lower_is_better else 1
     means = {arm: fmean(column) for arm, column in values.items()}
     arm, alternative = (
-        max((one for one in arms if one in means), key=lambda one: sign * means[one])
+        max((name for name in arms if name in means), key=lambda name: sign * means[name])
         for arms in (idea.arms, idea.alternatives)
     )
     best, plain = (
-        mean_interval([
-            sign * (one - o) for one, o in zip(values[arm], values[other], strict=True)
-        ])
+        mean_interval([sign * (x - y) for x, y in zip(values[arm], values[other], strict=True)])
         for other in (alternative, idea.alternatives[0])
     )
     return IdeaComparison(idea, arm, means[arm], alternative, means[alternative], best, plain)

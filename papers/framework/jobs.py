@@ -1,4 +1,4 @@
-"""Running one job, in whatever process it lands, and reading what it left."""
+"""Running jobs in processes or on Ray, and reading the records that they write."""
 
 import json
 import math
@@ -28,30 +28,30 @@ from tutelage_cli.runner.workers import started_workers
 
 
 class Failure(NamedTuple):
-    """A job that did not end well."""
+    """A job that raised an error, or whose process died."""
 
     arm: str
     seed: int
-    reason: str  # one line; the traceback lies beside the job's place
+    reason: str  # one line; the traceback is in ``Job.error_file``
 
 
 def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | Failure:
-    """Run one job on one thread and write down what it measured.
+    """Run one job on one thread, and write its record to the job's file.
 
-    Note: raises ``OSError`` where what was measured cannot be kept; nor could the others' be.
+    Note: raises ``OSError`` if the record cannot be written: other jobs would fail, too.
     """
     torch.set_num_threads(1)  # two threads made these small models 5 to 20 times slower
     if multiprocessing.parent_process() is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
         _end_with_parent()
-    # CPU time, to which others on the machine do not add; it says nothing of a card's work
+    # CPU time does not depend on other processes, but leaves out the work of a GPU
     clock = time.perf_counter if device == "cuda" else time.process_time
-    began = clock()
+    start = clock()
     try:
         outcome = run(job.arm, job.seed, settings, torch.device(device))
-        record = _record(job, outcome, device, clock() - began)
+        record = _record(job, outcome, device, clock() - start)
         content = as_json(record)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it is reported with arm and seed
+    except Exception as error:  # noqa: BLE001 - any error is reported with arm and seed
         return _failed(job, error)
     job.folder.mkdir(parents=True, exist_ok=True)
     write_atomically(job.file, content)
@@ -60,7 +60,7 @@ def run_job(run: Run, job: Job, settings: Any, device: str) -> dict[str, Any] | 
 
 @cache
 def _end_with_parent() -> None:
-    # An orphan would do the same job beside the run that goes on with it.
+    # otherwise this job would still run when the same command is given again
     parent = os.getppid()
 
     def watch() -> None:
@@ -77,7 +77,7 @@ def _failed(job: Job, error: Exception) -> Failure:
         job.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(job.error_file, "".join(traceback.format_exception(error)).encode())
     except OSError:
-        pass  # a full disk may be what went wrong; the reason is still told
+        pass  # the disk may be full; the reason is reported all the same
     return Failure(job.arm, job.seed, reason)
 
 
@@ -85,8 +85,10 @@ def _record(job: Job, outcome: Outcome, device: str, seconds: float) -> dict[str
     return {
         "arm": job.arm,
         "seed": job.seed,
-        "metrics": {name: finite(value) for name, value in outcome.metrics.items()},
-        "series": {name: [finite(v) for v in line] for name, line in outcome.series.items()},
+        "metrics": {name: finite_or_none(value) for name, value in outcome.metrics.items()},
+        "series": {
+            name: [finite_or_none(v) for v in line] for name, line in outcome.series.items()
+        },
         "drawings": dict(outcome.drawings),
         "seconds": round(seconds, 3),
         "hardware": hardware(device),
@@ -94,8 +96,8 @@ def _record(job: Job, outcome: Outcome, device: str, seconds: float) -> dict[str
     }
 
 
-def finite(value: float) -> float | None:
-    """A number as JSON can say it."""
+def finite_or_none(value: float) -> float | None:
+    """A number for JSON, which has no infinity and no NaN."""
     number = float(value)
     return number if math.isfinite(number) else None
 
@@ -107,8 +109,16 @@ def hardware(device: str) -> str:
     return f"CPU ({platform.machine()}), one thread"
 
 
-def finished(job: Job, metrics: Sequence[str]) -> Mapping[str, Any] | None:
-    """What a job measured."""
+def read_record(job: Job, metrics: Sequence[str]) -> Mapping[str, Any] | None:
+    """The record of a job; None if it is not finished.
+
+    Args:
+        job: The job.
+        metrics: The metrics of its recipe.
+
+    Raises:
+        UsageError: If its file is damaged, or has other metrics.
+    """
     try:
         text = job.file.read_bytes()
     except FileNotFoundError:
@@ -139,15 +149,25 @@ def _require_parts(record: Any) -> None:
 DIED = "its process died (killed, or out of memory?)"
 
 
-def missing(plan: Plan) -> list[Job]:
+def unfinished_jobs(plan: Plan) -> list[Job]:
     """The jobs that are not finished yet."""
-    return [job for job in plan.jobs if finished(job, tuple(plan.recipe.metrics)) is None]
+    return [job for job in plan.jobs if read_record(job, tuple(plan.recipe.metrics)) is None]
 
 
 def run_jobs(
     plan: Plan, jobs: Sequence[Job], *, backend: str, at_once: int | None
 ) -> list[Failure]:
-    """Run jobs side by side, each on one thread, and keep what each measured."""
+    """Run jobs in parallel, each on one thread; each writes its record.
+
+    Args:
+        plan: The plan that has the jobs.
+        jobs: Those to run.
+        backend: A name of ``args.BACKENDS``.
+        at_once: Jobs at the same time; None: one for each CPU core, or one on a GPU.
+
+    Returns:
+        The jobs that failed.
+    """
     plan.folder.mkdir(parents=True, exist_ok=True)
     for job in jobs:
         job.error_file.unlink(missing_ok=True)  # of an earlier attempt
@@ -155,41 +175,41 @@ def run_jobs(
     if backend == "ray":
         with ray_tasks(plan.device) as tasks:
             results = tasks.results(run_job, calls, at_once)
-        answers = [
-            _lost(job, f"{DIED}: {result.error}")
+        outcomes = [
+            _died(job, f"{DIED}: {result.error}")
             if isinstance(result, WorkerFailure)
             else result
             for job, result in zip(jobs, results, strict=True)
         ]
-        return list(_kept(jobs, answers))
+        return list(_store_records(jobs, outcomes))
     workers = at_once or (1 if plan.device == "cuda" else os.cpu_count() or 1)
     try:
-        answers = _in_processes(calls, min(workers, len(jobs)))
+        outcomes = _in_processes(calls, min(workers, len(jobs)))
     except BrokenExecutor as error:
-        answers = [_lost(job, f"{DIED}: {last_line(error)}") for job in jobs]
-    return list(_kept(jobs, answers))
+        outcomes = [_died(job, f"{DIED}: {last_line(error)}") for job in jobs]
+    return list(_store_records(jobs, outcomes))
 
 
-def _lost(job: Job, why: str) -> Failure:
-    if job.error_file.exists():  # it had failed before another took its answer along
+def _died(job: Job, why: str) -> Failure:
+    if job.error_file.exists():  # it had raised before the process died
         why = job.error_file.read_text(encoding="utf-8").strip().splitlines()[-1]
     return Failure(job.arm, job.seed, why)
 
 
-def _kept(
-    jobs: Sequence[Job], answers: Sequence[dict[str, Any] | Failure]
+def _store_records(
+    jobs: Sequence[Job], outcomes: Sequence[dict[str, Any] | Failure]
 ) -> Iterator[Failure]:
-    for job, answer in zip(jobs, answers, strict=True):
+    for job, outcome in zip(jobs, outcomes, strict=True):
         if job.file.exists():
             continue
-        if isinstance(answer, Failure):
-            yield answer
+        if isinstance(outcome, Failure):
+            yield outcome
         else:  # it ran on another machine of the cluster, with a disk of its own
-            write_json(job.file, answer)
+            write_json(job.file, outcome)
 
 
 def _in_processes(calls: Sequence[tuple[Any, ...]], workers: int) -> list[Any]:
-    # one job at a time to each worker: they are long, and what is finished shall be seen
+    # single jobs, not batches: they are long, and progress is shown after each
     options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "all", "backend": "loky"}
     with started_workers(workers, **options) as parallel:
         return list(parallel(joblib.delayed(run_job)(*call) for call in calls))

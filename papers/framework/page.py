@@ -7,8 +7,8 @@ from typing import Any
 
 from papers.framework.ideas import IdeaComparison, compare_ideas
 from papers.framework.paper_tables import PAPERS
-from papers.framework.power import POWER_RULE, PRINTED, SIZE_RULE, deciding
-from papers.framework.results import MISSED, NUMBERS_RULE, WITHIN, Row, rows, stored
+from papers.framework.power import POWER_RULE, PRINTED, SIZE_RULE, decisive_comparison
+from papers.framework.results import MISSED, NUMBERS_RULE, WITHIN, Row, rows, stored_results
 from tutelage.storage.atomic_files import write_atomically
 from tutelage_cli.claims import FAILS, HOLDS, RULE, SMALLER, UNDECIDABLE, UNDECIDED
 from tutelage_cli.intervals import MOST_VALUES, Interval
@@ -73,24 +73,30 @@ VERDICTS = {
     UNDECIDED: "are undecided",
     UNDECIDABLE: UNDECIDABLE,
 }
-"""verdicts on several claims"""
+"""verdicts as they follow a number of claims"""
 
 
 def write_page(root: Path) -> Path:
-    """Write the page of all results that are stored."""
+    """Write the page of all stored results."""
     file = root / "docs" / "results.md"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, page(stored(root), compare_ideas(root)).encode())
+    write_atomically(file, page(stored_results(root), compare_ideas(root)).encode())
     return file
 
 
 def page(contents: Sequence[Mapping[str, Any]], ideas: Sequence[IdeaComparison] = ()) -> str:
     """The page as text."""
     overview = ["| recipe | scale | paper | n | verdict |", "|---|---|---|---|---|"]
-    overview += [_line(content) for content in contents]
+    overview += [_overview_row(content) for content in contents]
     lines = [line for content in contents for line in claim_rows(content, _link(content))]
     claims = _table(CLAIMS_HEADER, [(*w[:3], f"**{w[3]}**", *w[4:]) for w in lines])
-    parts = [HEAD.rstrip(), "\n".join(overview), *_ideas(ideas), CLAIMS, *counts(contents)]
+    parts = [
+        HEAD.rstrip(),
+        "\n".join(overview),
+        *_ideas(ideas),
+        CLAIMS,
+        *verdict_counts(contents),
+    ]
     parts.append("\n".join(claims))
     return "\n\n".join([*parts, *map(_section, contents)]) + "\n"
 
@@ -99,30 +105,30 @@ def _ideas(ideas: Sequence[IdeaComparison]) -> list[str]:
     """A table for each paper, and how many of its comparisons are decided."""
     parts = [IDEAS_INTRO] if ideas else []
     for key, title in PAPERS.items():
-        if found := [one for one in ideas if one.idea.paper == key]:
-            above = sum(one.versus_best.above for one in found)
-            below = sum(one.versus_best.below for one in found)
+        if of_paper := [comparison for comparison in ideas if comparison.idea.paper == key]:
+            above = sum(comparison.versus_best.above for comparison in of_paper)
+            below = sum(comparison.versus_best.below for comparison in of_paper)
             count = (
-                f"Of {len(found)} comparisons the idea is better in {above}, an alternative in "
-                f"{below}, and {len(found) - above - below} are undecided."
+                f"Of {len(of_paper)} comparisons the idea is better in {above}, an alternative "
+                f"in {below}, and {len(of_paper) - above - below} are undecided."
             )
-            table = _table(IDEAS_HEADER, [*map(idea_cells, found)])
+            table = _table(IDEAS_HEADER, [*map(idea_cells, of_paper)])
             parts += [f"### {title}", "\n".join(table), count]
     return parts
 
 
-def idea_cells(found: IdeaComparison) -> tuple[str, ...]:
-    """A row of the table of ideas in words."""
-    idea, versus = found.idea, found.versus_best
-    gain, interval = map(_signed, (found.versus_plain, versus))
-    better = "the idea" if versus.above else found.alternative if versus.below else "undecided"
+def idea_cells(comparison: IdeaComparison) -> tuple[str, ...]:
+    """A row of the table of ideas, as texts."""
+    idea, versus, alternative = comparison.idea, comparison.versus_best, comparison.alternative
+    gain, interval = map(_signed, (comparison.versus_plain, versus))
+    better = "the idea" if versus.above else alternative if versus.below else "undecided"
     return (
         idea.name,
         idea.result,
         idea.metric,
-        f"{found.arm} {found.mean:.1f}",
+        f"{comparison.arm} {comparison.mean:.1f}",
         gain,
-        f"{found.alternative} {found.alternative_mean:.1f}",
+        f"{alternative} {comparison.alternative_mean:.1f}",
         interval,
         f"{versus.n}",
         better,
@@ -133,7 +139,7 @@ def _signed(interval: Interval) -> str:
     return f"{interval.mean:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]"
 
 
-def _line(content: Mapping[str, Any]) -> str:
+def _overview_row(content: Mapping[str, Any]) -> str:
     where, verdict = content["where"], content["claim"]["verdict"]
     paper, seeds = f"{content['paper']}, {where}", f"{len(content['seeds'])}"
     return _row(_link(content), content["scale"], paper, seeds, f"**{verdict}**")
@@ -144,9 +150,11 @@ def _link(content: Mapping[str, Any]) -> str:
     return f"[{recipe}](#{recipe}-{content['scale']})"
 
 
-def counts(contents: Sequence[Mapping[str, Any]]) -> list[str]:
+def verdict_counts(contents: Sequence[Mapping[str, Any]]) -> list[str]:
     """How many of the papers' claims have which verdict: at each scale, and at the largest."""
-    largest = {content["recipe"]: content for content in contents}  # stored from the smallest
+    largest = {
+        content["recipe"]: content for content in contents
+    }  # the last of a recipe is of its largest scale
     scales = list(dict.fromkeys(content["scale"] for content in contents))
     sentences = [
         _count(f"at scale {scale}", [c for c in contents if c["scale"] == scale])
@@ -159,19 +167,19 @@ def counts(contents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _count(where: str, contents: Iterable[Mapping[str, Any]]) -> str:
     claims = [claim for content in contents for claim in content["claims"]]
-    found = [claim["verdict"] for claim in claims if claim["of_paper"]]
-    each = [f"{found.count(verdict)} {words}" for verdict, words in VERDICTS.items()]
-    return f"Of the papers' {len(found)} claims {where}, {', '.join(each)}."
+    verdicts = [claim["verdict"] for claim in claims if claim["of_paper"]]
+    each = [f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS.items()]
+    return f"Of the papers' {len(verdicts)} claims {where}, {', '.join(each)}."
 
 
 def claim_rows(content: Mapping[str, Any], name: str) -> list[tuple[str, ...]]:
-    """Every claim of a result: its verdict, what that rests on, and what would decide it."""
+    """A row for every claim of a result: verdict, decisive comparison, needed seeds."""
     rows = []
     for claim in content["claims"]:
-        judged = deciding(claim)
+        judged = decisive_comparison(claim)
         interval = DASH if judged["mean"] is None else _interval(judged)
         words = (name, content["scale"], claim_text(claim), claim["verdict"], interval)
-        rows.append((*words, f"{judged['n']}", needs(judged)))
+        rows.append((*words, f"{judged['n']}", needed_seeds(judged)))
     return rows
 
 
@@ -180,8 +188,8 @@ def _interval(judged: Mapping[str, Any]) -> str:
     return f"{mean} [{low}, {high}]"
 
 
-def needs(judged: Mapping[str, Any]) -> str:
-    """What would decide a comparison; a dash where it is decided."""
+def needed_seeds(judged: Mapping[str, Any]) -> str:
+    """The seeds and hours that would decide a comparison, as text; a dash if it is decided."""
     need = judged["needed"]
     if need is None:
         return DASH if judged["verdict"] in (HOLDS, FAILS) else judged["why"]
@@ -192,15 +200,15 @@ def needs(judged: Mapping[str, Any]) -> str:
             return f"no number of seeds: the difference, {need['source']}, is 0"
         return f"more than {MOST_VALUES:,} seeds"
     most = f"{need['most']:,}" if need["most"] else f"over {MOST_VALUES:,}"
-    found = f"to find {number(need['effect'])}, {need['source']}"
+    effect = f"to find {number(need['effect'])}, {need['source']}"
     if need["source"] != PRINTED and need["printed"] is not None:
-        found += f"; the paper's {number(need['printed'])} would have been found"
+        effect += f"; the paper's {number(need['printed'])} would have been found"
     seeds = f"{need['seeds']:,} seeds ({need['fewest']:,} to {most})"
-    return f"{seeds}, {hours(need['hours'])} h, {found}"
+    return f"{seeds}, {hours(need['hours'])} h, {effect}"
 
 
 def hours(value: float) -> str:
-    """Hours with one decimal, two below a tenth, none from ten on."""
+    """Hours as text, with two decimals below 0.1, one below 10, and none above."""
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}" if value < 10 else f"{value:,.0f}"
 
 
@@ -210,8 +218,8 @@ def _section(content: Mapping[str, Any]) -> str:
         f"## {content['recipe']}, {content['scale']}",
         f"{content['title']} Source: {content['paper']}, {content['where']}.",
         *map(_claim, content["claims"]),
-        "\n".join(_table(HEADER, [cells(row) for row in table])),
-        score(table),
+        "\n".join(_table(HEADER, [row_cells(row) for row in table])),
+        match_summary(table),
         "\n".join(f"* `{name}`: {what}" for name, what in content["metrics"].items()),
     ]
     if content["plots"]:
@@ -260,24 +268,31 @@ def _row(*texts: str) -> str:
     return f"| {' | '.join(text.replace('|', '/') for text in texts)} |"
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """A row of the table in words."""
+def row_cells(row: Row) -> tuple[str, ...]:
+    """A row of the table of numbers, as texts."""
     n = len(row.known)
     lost = len(row.values) - n
     seeds = f"{n} ({lost} not finite or failed)" if lost else f"{n}"
-    return row.arm, row.metric, paper(row.paper), ours(row.known), seeds, row.match or DASH
+    return (
+        row.arm,
+        row.metric,
+        printed_number(row.paper),
+        mean_and_std(row.known),
+        seeds,
+        row.match or DASH,
+    )
 
 
-def paper(cell: Mapping[str, Any] | None) -> str:
-    """The paper's number as it is printed there."""
+def printed_number(cell: Mapping[str, Any] | None) -> str:
+    """The paper's number, with the decimals that it prints."""
     if cell is None:
         return DASH
     spread = cell["spread"]
-    beside = "" if spread is None else f" ± {spread:.{cell['decimals']}f}"
-    return f"{cell['value']:.{cell['decimals']}f}{beside}"
+    plus_minus = "" if spread is None else f" ± {spread:.{cell['decimals']}f}"
+    return f"{cell['value']:.{cell['decimals']}f}{plus_minus}"
 
 
-def ours(values: Sequence[float]) -> str:
+def mean_and_std(values: Sequence[float]) -> str:
     """Mean and sample standard deviation over seeds."""
     if not values:
         return DASH
@@ -294,32 +309,32 @@ def number(value: float) -> str:
 
 
 def reason(judged: Mapping[str, Any]) -> str:
-    """What a comparison's verdict rests on."""
+    """The interval, p value and seeds from which a comparison's verdict follows."""
     if judged["mean"] is None:
         return f"{judged['why']} (n = {judged['n']})"
     low, high = number(judged["low"]), number(judged["high"])
     why = f"; {judged['why']}" if judged["why"] else ""
     if judged["needed"] is not None:
-        why += f"; what it would take: {needs(judged)}"
+        why += f"; what it would take: {needed_seeds(judged)}"
     return (
         f"difference {number(judged['mean'])}, 90% interval [{low}, {high}], "
         f"one-sided p = {judged['p']:.2g}, n = {judged['n']}{why}"
     )
 
 
-def score(table: Sequence[Row]) -> str:
-    """How many of the paper's numbers came out, in one sentence."""
-    shown = [row for row in table if row.match]
-    if not shown:
+def match_summary(table: Sequence[Row]) -> str:
+    """How many of the paper's numbers were reproduced, in one sentence."""
+    matched = [row for row in table if row.match]
+    if not matched:
         return "The paper prints no number for these arms."
-    good = sum(row.match == WITHIN for row in shown)
-    missed = [f"{row.metric} of {row.arm}" for row in shown if row.match == MISSED]
-    text = f"{good} of {len(shown)} printed numbers lie within our intervals"
-    rest = len(shown) - good - len(missed)
+    within = sum(row.match == WITHIN for row in matched)
+    missed = [f"{row.metric} of {row.arm}" for row in matched if row.match == MISSED]
+    text = f"{within} of {len(matched)} printed numbers lie within our intervals"
+    rest = len(matched) - within - len(missed)
     text += f", {rest} open" if rest else ""
     return f"{text}; not reproduced: {', '.join(missed)}." if missed else f"{text}."
 
 
 def claim_text(claim: Mapping[str, Any]) -> str:
-    """A claim as it is shown."""
+    """The text of a claim, marked if it is not the paper's."""
     return claim["text"] if claim["of_paper"] else f"(Not the paper's.) {claim['text']}"

@@ -1,4 +1,4 @@
-"""The papers' printed numbers, notes on what differs, and other data of the package."""
+"""The papers' printed numbers, notes on differences from them, and other data files."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -22,8 +22,8 @@ class Number(NamedTuple):
     value: float
     spread: float | None  # what is printed after the ±; None where nothing is
     unit: str
-    decimals: int  # that the table prints in this column
-    note: str  # where the number needed reading; else nothing
+    decimals: int  # printed in this column of the table
+    note: str  # how an unclear number was read; else empty
 
 
 def printed(paper: str, table: str, row: str, column: str) -> Number:
@@ -34,7 +34,7 @@ def printed(paper: str, table: str, row: str, column: str) -> Number:
             f"{paper}, {table} has no cell ({row!r}, {column!r}); it has: {list(cells)}."
         )
     cell = cells[row, column]
-    # whole numbers stand as such in the file
+    # the file has whole numbers without decimals
     values = [str(c["value"]) for (_, col), c in cells.items() if col == column]
     decimals = max(len(value.partition(".")[2]) for value in values)
     note = str(cell.get("note", ""))
@@ -51,7 +51,7 @@ def _records() -> list[Mapping[str, Any]]:
 
 
 def notes_on(recipe: str) -> list[str]:
-    """What differs from the paper in a recipe, or is not said there; a sentence each."""
+    """Notes on what differs from the paper in a recipe, or is missing in the paper."""
     return package_data("notes.yaml").get(recipe, [])
 
 
@@ -59,12 +59,12 @@ def notes_on(recipe: str) -> list[str]:
 def package_data(name: str) -> Mapping[str, Any]:
     """The content of a YAML file of this package."""
     file = resources.files("papers.framework").joinpath(name)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where it exists
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if PyYAML has it
     return yaml.load(file.read_text("utf-8"), Loader=loader)
 
 
 class Hours(NamedTuple):
-    """What a recipe runs at the scale ``hours``."""
+    """Number of seeds and expected duration of a recipe at the scale ``hours``."""
 
     seeds: int
     hours: float
@@ -72,6 +72,6 @@ class Hours(NamedTuple):
 
 
 def planned_hours(recipe: str) -> Hours | None:
-    """The plan of a recipe; None where three hours decide none of its undecided claims."""
-    found = package_data("hours.yaml").get(recipe)
-    return None if found is None else Hours(**found)
+    """The entry of a recipe in ``hours.yaml``; None if it does not have the scale ``hours``."""
+    entry = package_data("hours.yaml").get(recipe)
+    return None if entry is None else Hours(**entry)

@@ -1,4 +1,4 @@
-"""What is to be run: arms x seeds as jobs, and where each leaves what it measured."""
+"""The jobs of a reproduction, arms x seeds, and the file of each."""
 
 import hashlib
 import json
@@ -17,8 +17,8 @@ from tutelage.storage.json_files import environment
 from tutelage_cli.config.settings_files import changed as replaced
 from tutelage_cli.config.settings_files import to_plain
 
-SEEDS = 3  # where none are given and the scale plans none
-DECIDING = ("tutelage", "torch")  # packages whose release decides what a job measures
+SEEDS = 3  # if none are given, at all scales but hours
+RELEASES = ("tutelage", "torch")  # packages on whose release the results of a job depend
 
 
 class Job(NamedTuple):
@@ -30,41 +30,41 @@ class Job(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """Where its measurements go; there as soon as it is finished, never half written."""
+        """The file of its record, which exists if and only if the job is finished."""
         return self.folder / f"{self.arm}-seed{self.seed}.json"
 
     @property
     def error_file(self) -> Path:
-        """Where its traceback goes if it fails."""
+        """The file of its traceback if it fails."""
         return self.file.with_suffix(".error.txt")
 
 
 class Plan(NamedTuple):
-    """A recipe at a scale, for a number of seeds."""
+    """A recipe at a scale with a number of seeds."""
 
     recipe: Recipe
     scale: str
     settings: Any
-    changed: Mapping[str, Any]  # settings that are not those of the scale
+    changed: Mapping[str, Any]  # settings that differ from those of the scale
     seeds: int
     device: str  # cpu or cuda
     root: Path  # folder of results/, docs/ and runs/
 
     @property
     def folder(self) -> Path:
-        """Where finished jobs lie: another folder for every change of what decides them.
+        """The folder of finished jobs, one for each recipe, settings, device and releases.
 
-        Jobs of the scale hours with mini's settings are mini's, with more seeds.
+        The scale hours with mini's settings has mini's folder, and uses its jobs.
         """
-        decides = {
+        facts = {
             "settings": to_plain(self.settings),
             "device": self.device,
-            **{name: environment().get(name, "") for name in DECIDING},
+            **{name: environment().get(name, "") for name in RELEASES},
         }
-        key = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:10]
+        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]
         runs = self.root.absolute() / "runs" / "reproduce"  # workers may run elsewhere
-        same = self.scale == HOURS and self.settings == self.recipe.settings["mini"]
-        return runs / ("mini" if same else self.scale) / f"{self.recipe.name}-{key}"
+        as_mini = self.scale == HOURS and self.settings == self.recipe.settings["mini"]
+        return runs / ("mini" if as_mini else self.scale) / f"{self.recipe.name}-{key}"
 
     @property
     def jobs(self) -> list[Job]:
@@ -73,13 +73,13 @@ class Plan(NamedTuple):
         return [Job(folder, arm, s) for s in range(self.seeds) for arm in self.recipe.arms]
 
 
-def plan(recipe: Recipe, args: Reproduce) -> Plan:
-    """The jobs of a recipe."""
+def make_plan(recipe: Recipe, args: Reproduce) -> Plan:
+    """The plan of a recipe for the arguments of ``python -m papers reproduce``."""
     base, seeds = _at_scale(recipe, args.scale)
-    changes = dict(_pair(text) for text in args.set)
+    changes = dict(_key_and_value(text) for text in args.set)
     settings = replaced(base, changes, "--set")
-    before = to_plain(base)
-    changed = {k: v for k, v in to_plain(settings).items() if v != before[k]}
+    own = to_plain(base)
+    changed = {k: v for k, v in to_plain(settings).items() if v != own[k]}
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UsageError("device is cuda, but torch sees none here; leave it out, or give cpu.")
     device = args.device
@@ -90,7 +90,7 @@ def plan(recipe: Recipe, args: Reproduce) -> Plan:
 
 
 def _at_scale(recipe: Recipe, scale: str) -> tuple[Any, int]:
-    # settings, and seeds where none are given
+    # the settings of a scale, and its number of seeds if none is given
     if scale != HOURS:
         return recipe.settings[scale], SEEDS
     planned = planned_hours(recipe.name)
@@ -102,7 +102,7 @@ def _at_scale(recipe: Recipe, scale: str) -> tuple[Any, int]:
     return recipe.settings.get(HOURS, recipe.settings["mini"]), planned.seeds
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def _key_and_value(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"--set takes KEY=VALUE, got '{text}'.")

@@ -1,4 +1,4 @@
-"""What it would take to decide an undecided comparison: seeds, and hours on two cores."""
+"""Sample size: the seeds and hours that would decide an undecided comparison."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,14 +18,14 @@ from tutelage_cli.claims import (
 from tutelage_cli.intervals import POWER, spread_interval, values_needed
 
 MOST_SEEDS, MOST_HOURS = 1000, 72
-"""beyond either a comparison cannot be decided here"""
+"""a comparison that needs more of either cannot be decided here"""
 SIZE_RULE = (
     "Where the 90% interval holds 0, and lies below half of the difference that the paper "
     f'prints, both less the margin, the verdict is "{SMALLER}": which side of 0 it is on is '
     "undecided, and the printed size is excluded. (This rule was added when the results at "
     "mini were known.)"
 )
-CORES = 2  # that hours are counted on, a job on each
+CORES = 2  # CPU cores for which hours are computed, with one job on each
 PRINTED, MEASURED = "the paper's", "seen here"
 POWER_RULE = (
     "For an undecided comparison: the seeds, with those that ran, with which its test finds "
@@ -45,7 +45,7 @@ POWER_RULE = (
 
 
 class SampleSize(NamedTuple):
-    """The seeds and hours in which the test of a comparison finds an effect."""
+    """The seeds and hours with which the test of a comparison finds an effect."""
 
     effect: float
     """in the claimed direction, less the margin"""
@@ -54,15 +54,16 @@ class SampleSize(NamedTuple):
     printed: float | None
     """the paper's effect; None where it prints none"""
     seeds: int | None
-    """None: no number up to a million"""
+    """None: more than ``MOST_VALUES``"""
     fewest: int | None
     """seeds at the lower end of the spread's 90% interval"""
     most: int | None
+    """seeds at its upper end"""
     hours: float | None
 
     @property
     def affordable(self) -> bool:
-        """Whether it is within what anybody will spend."""
+        """Whether seeds and hours are within ``MOST_SEEDS`` and ``MOST_HOURS``."""
         if self.seeds is None or self.hours is None:
             return False
         return self.seeds <= MOST_SEEDS and self.hours <= MOST_HOURS
@@ -71,7 +72,13 @@ class SampleSize(NamedTuple):
 def sample_size(
     judged: ComparisonResult, effect: float | None, seconds: float
 ) -> SampleSize | None:
-    """What would decide a comparison; None where it is decided or one seed gives no spread."""
+    """The sample size of a comparison; None if it is decided, or ran with one seed.
+
+    Args:
+        judged: The test of the comparison.
+        effect: The difference that the paper prints; None if it prints none.
+        seconds: See ``seconds_per_seed``.
+    """
     if judged.verdict != UNDECIDED or judged.mean is None or judged.spread is None:
         return None
     chosen, source = judged.mean, MEASURED
@@ -86,7 +93,7 @@ def sample_size(
 
 
 def seconds_per_seed(content: Mapping[str, Any]) -> float:
-    """What all arms of a result take with one seed: two jobs at a time, on a GPU one."""
+    """Seconds of all arms with one seed: two jobs at a time on the CPU, one on a GPU."""
     on_cpu = all(name.startswith("CPU") for name in content["hardware"])
     return content["seconds"] / len(content["seeds"]) / (CORES if on_cpu else 1)
 
@@ -94,7 +101,13 @@ def seconds_per_seed(content: Mapping[str, Any]) -> float:
 def judged_with_power(
     judged: ComparisonResult, effect: float | None, seconds: float
 ) -> dict[str, Any]:
-    """A comparison's test and what would decide it, as plain values."""
+    """The test of a comparison and its sample size, as plain values.
+
+    Args:
+        judged: The test of the comparison.
+        effect: The difference that the paper prints; None if it prints none.
+        seconds: See ``seconds_per_seed``.
+    """
     need = sample_size(judged, effect, seconds)
     if need is not None and is_smaller(judged, effect):
         judged = judged._replace(
@@ -106,14 +119,14 @@ def judged_with_power(
 
 
 def is_smaller(judged: ComparisonResult, effect: float | None) -> bool:
-    """Whether the interval lies below half of the paper's effect, and seeds differ."""
+    """Whether the interval lies below half of the paper's effect, and its spread is not 0."""
     if effect is None or judged.high is None:
         return False
     return bool(judged.spread) and judged.high < effect / 2
 
 
 def printed_effect(recipe: Recipe, comparison: Comparison) -> float | None:
-    """The difference that the paper prints for a comparison; None where it prints none."""
+    """The difference that the paper prints for a comparison; None if it prints none."""
     cells = [_cell(recipe, *measure) for measure in comparison.measures]
     if None in cells:
         return None
@@ -127,15 +140,15 @@ def _cell(recipe: Recipe, arm: str, metric: str) -> tuple[str, str] | None:
 
 
 def open_claims(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The claims of a stored result that neither hold nor do not hold."""
+    """The claims of a stored result whose verdict is neither holds nor does not hold."""
     return [claim for claim in content["claims"] if claim["verdict"] not in (HOLDS, FAILS)]
 
 
-def deciding(claim: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The comparison on which a claim's verdict rests.
+def decisive_comparison(claim: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The comparison that decides a claim's verdict.
 
-    Of those with the claim's verdict: where it holds the least certain, where it does not the
-    most certain, and else the one that needs the most seeds.
+    Of those with the claim's verdict, it has the largest p value, whether the claim holds or
+    not; if the claim is undecided, it needs the most seeds.
     """
     of_verdict = [j for j in claim["comparisons"] if j["verdict"] == claim["verdict"]]
     return max(of_verdict, key=_demand)

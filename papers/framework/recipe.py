@@ -1,4 +1,4 @@
-"""What a recipe is: a frozen record that names its arms, settings, claims and figures."""
+"""``Recipe``: a frozen record of arms, metrics, settings, claims and plots."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from tutelage_cli.claims import Claim, Comparison, Measure
 
 
 class Outcome(NamedTuple):
-    """What one job, an arm with a seed, measured."""
+    """The results of one job: one arm with one seed."""
 
     metrics: Mapping[str, float]
     """one number for every metric of the recipe, in the paper's unit"""
@@ -26,59 +26,59 @@ class Outcome(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Series of some arms in one pair of axes, each the mean over seeds with their range."""
+    """Lines of several series in one pair of axes: means over seeds, with the range."""
 
     title: str
-    label: str  # of the upright axis
-    lines: Mapping[str, tuple[str, str]]  # what the legend says, to arm and series
-    across: str = "epoch"  # what the series are over
+    label: str  # of the vertical axis
+    lines: Mapping[str, tuple[str, str]]  # names in the legend, to arm and series
+    across: str = "epoch"  # label of the horizontal axis
 
 
 class Panel(NamedTuple):
-    """A drawing of one arm, as the first seed that has it made it."""
+    """A drawing of one arm, from the first seed that has it."""
 
     title: str
     arm: str
-    drawing: str  # its name in the arm's outcome
+    drawing: str  # its name in ``Outcome.drawings``
 
 
 Run = Callable[[str, int, Any, torch.device], Outcome]
-"""from arm, seed, settings and device; takes its randomness from the seed alone"""
+"""from arm, seed, settings and device; all random numbers depend on the seed alone"""
 
 
-def nothing(_settings: Any) -> None:
-    """Prepare nothing: for recipes without data."""
+def no_preparation(_settings: Any) -> None:
+    """For recipes without data."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One table or figure of a paper, as something that can be run and can fail."""
+    """One table or figure of a paper: how it is run, and the claims that are tested."""
 
     name: str
     title: str  # one line
     paper: str  # one of ``papers.framework.paper_tables.PAPERS``
     where: str  # the paper's table or figure, as in ``"Table 1, Figure 2"``
     arms: tuple[str, ...]
-    metrics: Mapping[str, str]  # what each metric is, with its unit
+    metrics: Mapping[str, str]  # description of each metric, with its unit
     settings: Mapping[str, Any]
-    """a frozen dataclass by scale; at the scale hours mini's, where it has none of its own"""
+    """a frozen dataclass by scale; without an entry for hours, that scale has mini's"""
     minutes: Mapping[str, float]
-    """expected for three seeds by scale: smoke and mini on two CPU cores with nothing else to
-    do, gpu and paper on one H100-class card"""
-    run: Run  # a function of a module, which another process can import, or a partial of one
+    """expected for three seeds by scale: smoke and mini on two idle CPU cores, gpu and paper on
+    one H100-class GPU"""
+    run: Run  # a function at the top of a module, or a partial of one, as it is pickled
     claims: tuple[Claim, ...]
-    table: str = ""  # the table of the paper's numbers below; nothing where it prints none
+    table: str = ""  # the paper's table of the numbers below; empty if it prints none
     printed: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     """arm and metric, to the row and column of ``table``"""
     printed_as: Mapping[str, str] = field(default_factory=dict)
-    """a metric of the claims, to the one for which the paper prints numbers instead"""
-    plots: tuple[Plot | Panel, ...] = ()  # what the figure shows, two beside one another
-    prepare: Callable[[Any], object] = nothing
-    """called with the settings before any job: reads the data once, so that it is cached, or
-    told in one line where it is missing"""
+    """a metric of the claims, to another one for which the paper prints numbers"""
+    plots: tuple[Plot | Panel, ...] = ()  # of the figure
+    prepare: Callable[[Any], object] = no_preparation
+    """called with the settings before all jobs: reads the data, so that they are cached, or
+    raises one error if they are missing"""
     notes: tuple[str, ...] = ()
-    """what is to be said of this machine, besides the recipe's entry in ``notes.yaml``"""
-    repeatable: bool = True  # whether a job gives the same numbers again; times do not
+    """in addition to the recipe's entry in ``notes.yaml``"""
+    repeatable: bool = True  # whether a job has the same results again; False: it measures time
 
     def __post_init__(self) -> None:
         self._check_scales()
@@ -113,12 +113,12 @@ def _arms(plot: Plot | Panel) -> set[str]:
 
 
 def expectation(text: str, comparisons: tuple[Comparison, ...]) -> Claim:
-    """A claim that is ours, not the paper's."""
+    """A claim of ours, which the paper does not make."""
     return Claim(text, comparisons, of_paper=False)
 
 
 Other = str | float | Measure
-"""what a metric is compared with: the same of another arm, a bound, or any other measure"""
+"""what a metric is compared with: the same metric of another arm, a number, or any measure"""
 
 
 def above(metric: str, arm: str, *others: Other, margin: float = 0.0) -> tuple[Comparison, ...]:
@@ -132,10 +132,10 @@ def below(metric: str, arm: str, *others: Other, margin: float = 0.0) -> tuple[C
 
 
 def _compared(
-    side: Literal["above", "below"], what: Measure, others: Iterable[Other], margin: float
+    side: Literal["above", "below"], measure: Measure, others: Iterable[Other], margin: float
 ) -> tuple[Comparison, ...]:
-    measures = [(other, what[1]) if isinstance(other, str) else other for other in others]
-    return tuple(Comparison(what, side, other, margin) for other in measures)
+    measures = [(other, measure[1]) if isinstance(other, str) else other for other in others]
+    return tuple(Comparison(measure, side, other, margin) for other in measures)
 
 
 def better(arm: str, *others: str) -> tuple[Comparison, ...]:

@@ -1,4 +1,4 @@
-"""What a reproduction found, as plain values: the one source of terminal, page and figure."""
+"""The result of a reproduction as plain values, from which text, page and figure are made."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from papers.framework.args import SCALES
-from papers.framework.jobs import Failure, finished
+from papers.framework.jobs import Failure, read_record
 from papers.framework.paper_tables import PAPERS, notes_on, printed
 from papers.framework.plan import Plan
 from papers.framework.power import judged_with_power, printed_effect, seconds_per_seed
@@ -27,14 +27,14 @@ NUMBERS_RULE = (
 
 
 class Row(NamedTuple):
-    """One metric of one arm beside the paper's number."""
+    """One metric of one arm, and the paper's number."""
 
     arm: str
     metric: str
-    values: tuple[float | None, ...]  # one a seed
+    values: tuple[float | None, ...]  # one for each seed
     paper: Mapping[str, Any] | None
-    """the printed number as plain values; None where none is printed"""
-    match: str  # ``WITHIN``, ``MISSED``, ``OPEN``, or nothing where none is printed
+    """the printed number as plain values; None if none is printed"""
+    match: str  # ``WITHIN``, ``MISSED``, ``OPEN``; empty if none is printed
 
     @property
     def known(self) -> list[float]:
@@ -46,10 +46,10 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
     """The content of ``results/<scale>/<recipe>.json``."""
     recipe = plan.recipe
     names = tuple(recipe.metrics)
-    records = {(job.arm, job.seed): finished(job, names) or {} for job in plan.jobs}
+    records = {(job.arm, job.seed): read_record(job, names) or {} for job in plan.jobs}
     arms = {a: {m: _column(plan, records, a, "metrics", m) for m in names} for a in recipe.arms}
-    found = [record for record in records.values() if record]
-    lines = sorted({name for record in found for name in record["series"]})
+    finished = [record for record in records.values() if record]
+    lines = sorted({name for record in finished for name in record["series"]})
     series = {
         a: {s: _column(plan, records, a, "series", s) for s in lines} for a in recipe.arms
     }
@@ -69,9 +69,9 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
         "settings": to_plain(plan.settings),
         "changed": dict(plan.changed),
         "notes": [*notes_on(recipe.name), *recipe.notes],
-        "hardware": sorted({record["hardware"] for record in found}),
-        "versions": _versions(found),
-        "seconds": round(sum(record["seconds"] for record in found), 1),
+        "hardware": sorted({record["hardware"] for record in finished}),
+        "versions": _versions(finished),
+        "seconds": round(sum(record["seconds"] for record in finished), 1),
         "series": {
             a: {s: v for s, v in lines_of_arm.items() if any(v)}
             for a, lines_of_arm in series.items()
@@ -89,14 +89,14 @@ def _column(
 
 
 def _drawings(plan: Plan, records: Mapping[tuple[str, int], Any]) -> dict[str, dict[str, Any]]:
-    # those that the figure shows, of one seed: they are large
-    drawn: dict[str, dict[str, Any]] = {}
+    # those of the figure, of the first seed that has them: they are large
+    drawings: dict[str, dict[str, Any]] = {}
     for panel in plan.recipe.plots:
         if isinstance(panel, Panel):
             seeds = [records[panel.arm, s].get("drawings", {}) for s in range(plan.seeds)]
-            if has := [one[panel.drawing] for one in seeds if panel.drawing in one]:
-                drawn.setdefault(panel.arm, {})[panel.drawing] = has[0]
-    return drawn
+            if stored := [seed[panel.drawing] for seed in seeds if panel.drawing in seed]:
+                drawings.setdefault(panel.arm, {})[panel.drawing] = stored[0]
+    return drawings
 
 
 def _printed(recipe: Recipe) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ def _printed(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def evaluated(content: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """A result with the recipe's plots, and the verdicts on its claims by the present rules."""
+    """A stored result with the recipe's present plots and claims, evaluated again."""
     scale = content["scale"]
     try:
         plots = [plot._asdict() for plot in recipe.plots]
@@ -122,38 +122,38 @@ def evaluated(content: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
 def _verdicts(recipe: Recipe, content: Mapping[str, Any]) -> dict[str, Any]:
     scale, seconds, verdicts = content["scale"], seconds_per_seed(content), []
     for claim in recipe.claims:
-        each = []
+        comparisons = []
         for comparison in claim.comparisons:
             judged = evaluate(comparison, content["arms"])
             effect = printed_effect(recipe, comparison)
             if scale == "smoke":
                 unknown = {"verdict": UNDECIDED, "why": "smoke scale", "needed": None}
-                each.append(judged._asdict() | unknown)
+                comparisons.append(judged._asdict() | unknown)
             else:
-                each.append(judged_with_power(judged, effect, seconds))
+                comparisons.append(judged_with_power(judged, effect, seconds))
         verdicts.append({
             "text": claim.text,
             "of_paper": claim.of_paper,
-            "verdict": combined_verdict([judged["verdict"] for judged in each]),
-            "comparisons": each,
+            "verdict": combined_verdict([judged["verdict"] for judged in comparisons]),
+            "comparisons": comparisons,
         })
-    papers = [claim for claim in verdicts if claim["of_paper"]] or verdicts
-    whole = {
-        "text": " ".join(claim["text"] for claim in papers),
+    of_paper = [claim for claim in verdicts if claim["of_paper"]] or verdicts
+    overall = {
+        "text": " ".join(claim["text"] for claim in of_paper),
         "rule": RULE if scale != "smoke" else f"Not decided at smoke scale: {SCALES['smoke']}.",
-        "verdict": combined_verdict([claim["verdict"] for claim in papers]),
+        "verdict": combined_verdict([claim["verdict"] for claim in of_paper]),
     }
-    return {"claim": whole, "claims": verdicts}
+    return {"claim": overall, "claims": verdicts}
 
 
-def _versions(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    each = [record["versions"] for record in found]
+def _versions(records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    each = [record["versions"] for record in records]
     names = sorted({name for versions in each for name in versions})
     return {n: ", ".join(sorted({str(v[n]) for v in each if n in v})) for n in names}
 
 
 def rows(content: Mapping[str, Any]) -> list[Row]:
-    """The table of a result: every metric of every arm, beside the paper's number."""
+    """The table of a result: every metric of every arm, with the paper's number."""
     cells = {(cell["arm"], cell["metric"]): cell for cell in content["printed"]}
     return [
         Row(arm, m, tuple(values), cell, _match(values, cell, content["scale"]))
@@ -170,27 +170,29 @@ def _match(values: Sequence[float | None], cell: Mapping[str, Any] | None, scale
     if len(known) < len(values) or len(known) < 2 or scale == "smoke":
         return OPEN
     ours = mean_interval(known, 0.95)
-    reach = ours.high - ours.mean + (cell["spread"] or 0.0) + 0.5 * 10.0 ** -cell["decimals"]
-    return WITHIN if abs(ours.mean - cell["value"]) <= reach + 1e-12 else MISSED
+    tolerance = (
+        ours.high - ours.mean + (cell["spread"] or 0.0) + 0.5 * 10.0 ** -cell["decimals"]
+    )
+    return WITHIN if abs(ours.mean - cell["value"]) <= tolerance + 1e-12 else MISSED
 
 
 def store(root: Path, content: Mapping[str, Any]) -> Path:
-    """Write a result down."""
+    """Write the file of a result."""
     file = root / "results" / content["scale"] / f"{content['recipe']}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, content)
     return file
 
 
-def stored(root: Path) -> list[dict[str, Any]]:
-    """All results there are, by recipe and then from the smallest scale to the largest."""
-    found = []
+def stored_results(root: Path) -> list[dict[str, Any]]:
+    """All stored results, ordered by recipe and then from the smallest scale to the largest."""
+    contents = []
     for file in sorted((root / "results").glob("*/*.json")):
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{file} is damaged; delete it, or run that again.") from error
         if isinstance(content, dict) and {"recipe", "scale", "claims"} <= content.keys():
-            found.append(content)
+            contents.append(content)
     order = list(SCALES)
-    return sorted(found, key=lambda c: (c["recipe"], order.index(c["scale"])))
+    return sorted(contents, key=lambda c: (c["recipe"], order.index(c["scale"])))

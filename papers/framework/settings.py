@@ -1,4 +1,4 @@
-"""What decides a job, as frozen dataclasses whose types say which numbers are allowed."""
+"""Settings of recipes: frozen dataclasses whose types say which numbers are allowed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tutelage.models.catalogue import require_student
 from tutelage.validation.ranges import above_zero, at_least_one, not_negative, parts, shares
 
 Check = Callable[[object, str], object]
-"""from settings and a field's name; raises where its value is not allowed"""
+"""from settings and a field's name; raises if its value is not allowed"""
 
 
 Positive = Annotated[float, above_zero]
@@ -23,7 +23,7 @@ Student = Annotated[str, lambda settings, name: require_student(getattr(settings
 class RecipeSettings:
     """Settings of a recipe: integers are 1 or above, other numbers finite and not negative.
 
-    A field whose type is ``Annotated`` with a ``Check`` follows that instead.
+    A field whose type is ``Annotated`` with a ``Check`` is checked by that instead.
     """
 
     def __post_init__(self) -> None:

@@ -10,16 +10,16 @@ from papers.catalogue import RECIPES, load_recipe
 from papers.framework import plan as planning
 from papers.framework.args import HOURS, Reproduce
 from papers.framework.paper_tables import Hours, package_data, planned_hours
-from papers.framework.plan import Plan, plan
-from papers.framework.power import deciding, open_claims, seconds_per_seed
-from papers.framework.results import stored
+from papers.framework.plan import Plan, make_plan
+from papers.framework.power import decisive_comparison, open_claims, seconds_per_seed
+from papers.framework.results import stored_results
 from tests.papers.framework.tiny import RECIPE, Settings, recipe
 from tests.trained import one_line, run_papers
 
 MOST_PLANNED = 3
 """hours of a recipe at the scale ``hours``"""
 ROOT = Path(__file__).parents[3]
-MINI = {c["recipe"]: c for c in stored(ROOT) if c["scale"] == "mini"}
+MINI = {c["recipe"]: c for c in stored_results(ROOT) if c["scale"] == "mini"}
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def tiny_plan(monkeypatch):
 
 def asked(scale: str, **changes) -> Plan:
     fields = {"out": Path("out"), "device": "cpu"} | changes
-    return plan(RECIPE, Reproduce("tiny", scale=scale, **fields))
+    return make_plan(RECIPE, Reproduce("tiny", scale=scale, **fields))
 
 
 def affordable_seeds(content: Mapping[str, Any]) -> int | None:
     """The seeds that decide all claims of a result that the scale ``hours`` can decide."""
-    needs = [deciding(claim)["needed"] for claim in open_claims(content)]
+    needs = [decisive_comparison(claim)["needed"] for claim in open_claims(content)]
     hours = [need for need in needs if need and need["seeds"]]
     return max((n["seeds"] for n in hours if n["hours"] <= MOST_PLANNED), default=None)
 
@@ -64,7 +64,7 @@ def test_the_planned_seeds_are_those_that_the_published_results_need(name):
 def test_a_plan_is_more_seeds_or_longer_training_of_mini(name):
     known, planned = load_recipe(name), planned_hours(name)
     assert planned is not None
-    made = plan(known, Reproduce(name, scale=HOURS, device="cpu"))
+    made = make_plan(known, Reproduce(name, scale=HOURS, device="cpu"))
     assert made.seeds == planned.seeds > 3
     assert made.changed == {}
     longer = HOURS in known.settings
@@ -86,7 +86,7 @@ def test_jobs_of_mini_are_those_of_hours_with_the_same_settings(tiny_plan):
 def test_longer_training_has_jobs_of_its_own(tiny_plan):
     tiny_plan(Hours(7, 1.0))
     longer = recipe(settings={**RECIPE.settings, HOURS: Settings(epochs=9)})
-    made = plan(longer, Reproduce("tiny", scale=HOURS, device="cpu"))
+    made = make_plan(longer, Reproduce("tiny", scale=HOURS, device="cpu"))
     assert made.settings == Settings(epochs=9)
     assert made.changed == {}
     assert made.folder.parent.name == HOURS

@@ -6,14 +6,14 @@ import pytest
 
 from papers.framework import plan as planning
 from papers.framework.args import Reproduce
-from papers.framework.plan import plan
+from papers.framework.plan import make_plan
 from tests.papers.framework.tiny import RECIPE, Settings
 from tutelage.errors import UsageError
 
 
 def folder(**changes) -> Path:
     asked = Reproduce("tiny", **({"out": Path("out"), "device": "cpu"} | changes))
-    return plan(RECIPE, asked).folder
+    return make_plan(RECIPE, asked).folder
 
 
 def test_the_same_settings_lead_to_the_same_folder():
@@ -32,7 +32,7 @@ def test_other_settings_scales_devices_and_releases_lead_elsewhere(monkeypatch):
 
 def test_settings_given_in_words_are_read_by_their_type():
     asked = Reproduce("tiny", out=Path("out"), set=("gain=2e-1", "epochs=7"), device="cpu")
-    found = plan(RECIPE, asked)
+    found = make_plan(RECIPE, asked)
     assert found.settings == Settings(gain=0.2, epochs=7)
     assert found.changed == {"gain": 0.2, "epochs": 7}
     assert len(found.jobs) == 9

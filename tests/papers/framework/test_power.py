@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from papers.catalogue import load_recipe
-from papers.framework.page import needs
+from papers.framework.page import needed_seeds
 from papers.framework.power import (
     MEASURED,
     MOST_HOURS,
     MOST_SEEDS,
     PRINTED,
     SampleSize,
-    deciding,
+    decisive_comparison,
     judged_with_power,
     printed_effect,
     sample_size,
     seconds_per_seed,
 )
-from papers.framework.results import evaluated, stored
+from papers.framework.results import evaluated, stored_results
 from tests.papers.framework.tiny import recipe
 from tests.trained import one_line, run_papers
 from tutelage.errors import UsageError
@@ -72,7 +72,7 @@ def test_the_effect_seen_counts_where_none_is_printed_or_the_papers_would_have_b
     assert found.mean is not None
     if printed:
         assert power(printed, found.spread, found.n) > 0.8
-        assert "the paper's 5.000 would have been found" in needs(
+        assert "the paper's 5.000 would have been found" in needed_seeds(
             judged_with_power(found, printed, SECONDS)
         )
 
@@ -106,7 +106,7 @@ def test_what_no_number_of_seeds_finds_cannot_be_decided_here(differences, print
     found = judged_with_power(judged(*differences), printed, SECONDS)
     assert found["verdict"] == UNDECIDABLE
     assert found["needed"]["seeds"] is None
-    assert text in needs(found)
+    assert text in needed_seeds(found)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_an_interval_of_both_signs_below_half_of_the_papers_effect_excludes_its_
 def test_without_a_spread_it_is_undecided_and_says_why(differences):
     found = judged_with_power(judged(*differences), 0.2, SECONDS)
     assert (found["verdict"], found["needed"]) == (UNDECIDED, None)
-    assert needs(found) == found["why"]
-    assert "seed" in needs(found)
+    assert needed_seeds(found) == found["why"]
+    assert "seed" in needed_seeds(found)
 
 
 @pytest.mark.parametrize("differences", [(1.0, 1.1, 1.2), (-1.0, -1.1, -1.2), (1.0, 1.0)])
@@ -142,7 +142,7 @@ def test_what_is_decided_needs_nothing(differences):
     found = judged_with_power(judged(*differences), 0.2, SECONDS)
     assert found["verdict"] in (HOLDS, FAILS)
     assert found["needed"] is None
-    assert needs(found) == "–"
+    assert needed_seeds(found) == "–"
 
 
 def test_the_papers_effect_is_of_both_arms_in_the_claimed_direction_less_the_margin():
@@ -193,18 +193,18 @@ def claim(verdict: str, *each: tuple[str, float, int | None]) -> dict:
     ],
 )
 def test_a_claim_shows_the_comparison_that_its_verdict_rests_on(found, place):
-    assert deciding(found) is found["comparisons"][place]
+    assert decisive_comparison(found) is found["comparisons"][place]
 
 
 def test_every_published_verdict_is_the_one_that_its_numbers_have():
-    for content in stored(ROOT):
+    for content in stored_results(ROOT):
         again = evaluated(content, load_recipe(content["recipe"]))
         assert json.loads(json.dumps(again)) == content, content["recipe"]
 
 
 def test_a_result_without_what_a_claim_names_is_refused(place):
     place.reproduce("--seeds", 2, "--jobs", 1)
-    [content] = stored(place.out)
+    [content] = stored_results(place.out)
     named = recipe(claims=(Claim("x", (ABOVE,)),))
     assert evaluated(content, named)["claims"][0]["text"] == "x"
     content["arms"].pop("gar")

@@ -3,7 +3,7 @@
 import sys
 
 from papers.framework import jobs as running
-from papers.framework.jobs import Failure, finished
+from papers.framework.jobs import Failure, read_record
 from papers.framework.plan import Job
 from tests.clusters import RAY_WARNS, for_nodes, require_ray
 from tests.trained import one_line
@@ -46,6 +46,6 @@ def test_what_another_machine_measured_is_written_here(tmp_path):
     record = {"metrics": {"score": 1.0}, "series": {}, "drawings": {}}
     record |= {"seconds": 1.5, "hardware": "CPU (x), one thread", "versions": {}}
     failure = Failure("gar", 1, "RuntimeError: no")
-    assert list(running._kept([job, other], [record, failure])) == [failure]
-    assert finished(job, ["score"]) == record
-    assert finished(other, ["score"]) is None
+    assert list(running._store_records([job, other], [record, failure])) == [failure]
+    assert read_record(job, ["score"]) == record
+    assert read_record(other, ["score"]) is None

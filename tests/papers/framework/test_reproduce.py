@@ -146,9 +146,9 @@ def test_a_process_that_dies_is_told_with_its_job(place):
 
 def test_a_job_that_had_failed_before_a_process_died_keeps_its_reason(tmp_path):
     job = Job(tmp_path, "gar", 0)
-    assert running._lost(job, "died") == Failure("gar", 0, "died")
+    assert running._died(job, "died") == Failure("gar", 0, "died")
     job.error_file.write_text("Traceback\n  x\nValueError: no\n")
-    assert running._lost(job, "died") == Failure("gar", 0, "ValueError: no")
+    assert running._died(job, "died") == Failure("gar", 0, "ValueError: no")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

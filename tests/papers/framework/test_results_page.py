@@ -10,7 +10,7 @@ from papers.framework.jobs import Failure
 from papers.framework.page import page, write_page
 from papers.framework.plan import Plan
 from papers.framework.recipe import Panel
-from papers.framework.results import MISSED, OPEN, WITHIN, result, rows, store, stored
+from papers.framework.results import MISSED, OPEN, WITHIN, result, rows, store, stored_results
 from tests.papers.framework.tiny import RECIPE, recipe
 from tutelage.errors import UsageError
 from tutelage.storage.json_files import write_json
@@ -106,10 +106,10 @@ def test_other_files_are_passed_over_and_damaged_ones_named(tmp_path):
     (tmp_path / "results" / "mini").mkdir(parents=True)
     other = tmp_path / "results" / "mini" / "other.json"
     other.write_text('{"arms": {}}')
-    assert stored(tmp_path) == []
+    assert stored_results(tmp_path) == []
     other.write_text("{")
     with pytest.raises(UsageError, match=r"other\.json is damaged"):
-        stored(tmp_path)
+        stored_results(tmp_path)
 
 
 def test_a_claim_that_is_not_the_papers_is_judged_and_marked_but_decides_nothing(tmp_path):
@@ -145,5 +145,5 @@ def test_the_published_page_is_the_one_its_results_make():
     published = ROOT / "docs" / "results.md"
     if not published.exists():
         pytest.skip("nothing is published yet")
-    made = page(stored(ROOT), compare_ideas(ROOT))
+    made = page(stored_results(ROOT), compare_ideas(ROOT))
     assert published.read_text(encoding="utf-8") == made

@@ -10,7 +10,7 @@ import torch
 from papers.catalogue import RECIPES, load_recipe
 from papers.framework.args import HOURS, SCALES, Reproduce
 from papers.framework.paper_tables import package_data
-from papers.framework.plan import plan
+from papers.framework.plan import make_plan
 from papers.framework.recipe import Outcome, Panel, Plot
 
 
@@ -36,7 +36,7 @@ def test_what_a_job_runs_goes_to_another_process_by_name_alone(name):
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_can_be_asked_for_at_every_scale(name, scale):
     recipe = load_recipe(name)
-    planned = plan(recipe, Reproduce(recipe=name, scale=scale, device="cpu"))
+    planned = make_plan(recipe, Reproduce(recipe=name, scale=scale, device="cpu"))
     assert planned.settings == recipe.settings[scale]
     assert planned.changed == {}
     assert planned.folder.name.startswith(name)
