@@ -1,4 +1,4 @@
-"""Learned blending of classes beside none, a random one, mixup, and the same grid shuffled.
+"""Learned blending of classes, compared with none, random, mixup and shuffled learned blending.
 
 Raghu et al. 2021, Tables 2 and C.1 and Figures 5 and C.1. Figures: ``docs/results.md``.
 """
@@ -46,39 +46,39 @@ ROWS = {
     "shuffled": "Learned commentary (shuffled)",
     "learned": "Learned commentary (original)",
 }
-"""of the paper's table"""
+"""rows of the paper's table by arm"""
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     data: str = "cifar10"  # a name of ``tutelage_cli.data.local.KNOWN``
     student: Student = "resnet18-cifar"  # see ``tutelage.models.STUDENTS``
     train: int = 45_000
-    """images, to learn the grid with and then to train students on; as many of every class"""
-    held_out: int = 5_000  # images that judge the grid; as many of every class
+    """images on which fractions are learned, then students trained; balanced over classes"""
+    held_out: int = 5_000  # images of the held-out loss; balanced over classes
     tested: int = 10_000  # test images
     batch: int = 128  # images per student step
-    judged: int = 128  # held-out images per step of the grid
-    joint_epochs: int = 100  # in which the grid and a first student learn together
+    judged: int = 128  # held-out images per teacher step
+    joint_epochs: int = 100  # in which teacher and a first student are trained together
     joint_lr: Positive = 1e-3  # of that student's Adam, and the scale of the Neumann series
-    teacher_lr: float = 1e-2  # of Adam on the grid's logits
-    epochs: int = 100  # of a new student under a grid as it then is
-    lr: float = 0.1  # of its SGD; a tenth of that after 30%, 60% and 80% of the epochs
-    cropped: bool = True  # whether a new student's images are cropped and mirrored, too
+    teacher_lr: float = 1e-2  # of Adam on the logits of the fractions
+    epochs: int = 100  # of a new student with fixed fractions
+    lr: float = 0.1  # of its SGD; divided by 10 after 30%, 60% and 80% of the epochs
+    cropped: bool = True  # whether its images are also cropped and mirrored
 
 
 class Learned(NamedTuple):
-    """A grid that has learned along with a student."""
+    """A teacher that was trained together with a student."""
 
     blending: Blending
     series: dict[str, list[float]]
-    """of each epoch: the student's mean held-out loss in nats, the grid's mean fraction"""
+    """by epoch: the student's mean held-out loss in nats, the mean blending fraction"""
 
 
 def parts(settings: Settings, seed: int, device: torch.device) -> list[Batches]:
-    """Batches to train on, held-out ones, and those of the first test images."""
+    """Batches of training images, of held-out ones, and of the first test images."""
     sizes = settings.train, settings.held_out, settings.tested
     images = balanced_parts(settings.data, *sizes, seed)
     return batches_of(
@@ -88,12 +88,12 @@ def parts(settings: Settings, seed: int, device: torch.device) -> list[Batches]:
 
 @cache
 def learned(settings: Settings, seed: int, device: torch.device) -> Learned:
-    """Learn a grid along with a student by algorithm 2; once in each process."""
+    """Train a teacher together with a student by algorithm 2; once in each process."""
     train, held_out, _ = parts(settings, seed, device)
     student = build_network(settings.student, train.examples, mixed_seed(seed, 3)).to(device)
     blending = Blending(len(train.examples.classes)).to(device)
-    lr, own = settings.joint_lr, mixed_seed(seed, 4)
-    tutor = joint_tutor(student, blending, lr, seed=own, teacher_lr=settings.teacher_lr)
+    lr, teacher_lr = settings.joint_lr, settings.teacher_lr
+    tutor = joint_tutor(student, blending, lr, seed=mixed_seed(seed, 4), teacher_lr=teacher_lr)
     series: dict[str, list[float]] = {"held-out loss": [], "fraction": []}
     for loss in learn_jointly(tutor, train, held_out, settings.joint_epochs):
         series["held-out loss"].append(loss)
@@ -104,7 +104,7 @@ def learned(settings: Settings, seed: int, device: torch.device) -> Learned:
 def teacher(
     arm: str, settings: Settings, classes: int, seed: int, device: torch.device
 ) -> nn.Module:
-    """What blends a new student's images; none of it learns any more."""
+    """The fixed teacher of an arm, which blends a new student's images."""
     match arm:
         case "learned":
             return learned(settings, seed, device).blending
@@ -120,7 +120,7 @@ def teacher(
 
 
 def fractions(blending: nn.Module, classes: int) -> Float[Tensor, "C C"]:
-    """How much of a partner is blended in, by the example's own class and its partner's."""
+    """The blending fractions by class of the example (rows) and of the partner (columns)."""
     if isinstance(blending, Blending | RandomBlending | Shuffled):
         return 1 - blending.shares.detach().cpu()
     return torch.full((classes, classes), 0.5 if isinstance(blending, Mixup) else 0.0)
@@ -129,31 +129,38 @@ def fractions(blending: nn.Module, classes: int) -> Float[Tensor, "C C"]:
 def blended(
     arm: str, seed: int, settings: Settings, device: torch.device
 ) -> tuple[Outcome, Float[Tensor, "C C"]]:
-    """Train one new student on blended images; learned blending is learned first."""
+    """Train a new student on blended images; also returns the blending fractions.
+
+    In the arms that need it, the teacher is trained first.
+    """
     train, _, test = parts(settings, seed, device)
     names = train.examples.classes
     blending = teacher(arm, settings, len(names), seed, device)
     train = replace(train, seed=mixed_seed(seed, 6))
     if settings.cropped:
         train = augmented(train)
-    found = fractions(blending, len(names))
+    learned_fractions = fractions(blending, len(names))
     student = build_network(settings.student, train.examples, mixed_seed(seed, 7)).to(device)
     optimizer = sgd(student, settings.lr)
     tutor = Tutor(student, optimizer, blending, seed=mixed_seed(seed, 8))
-    drops = [max(1, int(settings.epochs * share)) for share in (0.3, 0.6, 0.8)]
-    losses = fit(tutor, train, settings.epochs, MultiStepLR(optimizer, drops))
+    milestones = [max(1, int(settings.epochs * share)) for share in (0.3, 0.6, 0.8)]
+    losses = fit(tutor, train, settings.epochs, MultiStepLR(optimizer, milestones))
     series = {"training loss": losses}
     if arm == "learned":
         series |= learned(settings, seed, device).series
-    metrics = evaluate(tutor, test) | {"fraction": float(found.mean())}
+    metrics = evaluate(tutor, test) | {"fraction": float(learned_fractions.mean())}
     drawing = grid(
-        names, found, label="fraction of the partner", rows="class", columns="partner"
+        names,
+        learned_fractions,
+        label="fraction of the partner",
+        rows="class",
+        columns="partner",
     )
-    return Outcome(metrics, series, {"grid": drawing}), found
+    return Outcome(metrics, series, {"grid": drawing}), learned_fractions
 
 
 def cells(data: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """Where the paper's Table C.1 prints what was measured."""
+    """The cells of the paper's Table C.1 by arm and metric."""
     columns = {"test_accuracy": f"{data} Test Accuracy", "test_loss": f"{data} Test Loss"}
     return {(arm, m): (row, name) for arm, row in ROWS.items() for m, name in columns.items()}
 
@@ -162,22 +169,22 @@ PAIRS = {"cat_dog": ("cat", "dog"), "truck_automobile": ("truck", "automobile")}
 
 
 def excess(grid: Tensor, pair: tuple[int, int]) -> float:
-    """How much more two classes are blended with one another than with others."""
+    """Mean fraction of two classes with one another, less that with all other classes."""
     rows = (grid.sum(1) - grid.diagonal()) / (len(grid) - 1)
     return sum(float(grid[i, j] - rows[i]) for i, j in (pair, pair[::-1])) / 2
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student on blended images; learned blending is learned first."""
+    """Train the student of one arm and seed."""
     return blended(arm, seed, settings, device)[0]
 
 
 def run_cifar10(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """The same, and which classes are blended most."""
+    """The same, with the metrics of ``PAIRS``."""
     outcome, grid = blended(arm, seed, settings, device)
-    place = splits(settings.data).train.classes.index
-    found = {m: excess(grid, (place(a), place(b))) for m, (a, b) in PAIRS.items()}
-    return outcome._replace(metrics={**outcome.metrics, **found})
+    index = splits(settings.data).train.classes.index
+    excesses = {m: excess(grid, (index(a), index(b))) for m, (a, b) in PAIRS.items()}
+    return outcome._replace(metrics={**outcome.metrics, **excesses})
 
 
 LOSSES = curves("Training loss of new students", "nats", ARMS, "training loss")

@@ -1,4 +1,4 @@
-"""How much of other digits to mix into a digit: classes that are easily told apart take more.
+"""Blending fractions of digits: larger for classes that are seldom confused with others.
 
 Raghu et al. 2021, section 4 and Figure 4: a blending fraction for every pair of classes,
 learned by algorithm 1 through whole student runs. Figures: ``docs/results.md``.
@@ -40,40 +40,40 @@ from tutelage_cli.data.splits import balanced_rows
 
 ARMS = ("drawn", "balanced")
 CLASSES = 10
-FOLLOWED = ("digit 1", "other digits")
-SHOWN = [*range(1, CLASSES), 0]
-"""digits from left to right in the figure, so that the first is 1 and the tenth is 0"""
+TRACKED = ("digit 1", "other digits")
+DIGIT_ORDER = [*range(1, CLASSES), 0]
+"""digits in the order of the figure's horizontal axis, 1 to 9 and then 0"""
 
 PRINTED = "MNIST blending", "Pearson(error rate of class i, mean_j 0.5*sigmoid(phi_ij))"
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
-    steps: int = 500  # of each student that the fractions are learned through
+    steps: int = 500  # of each student, through which the fractions are learned
     batch: int = 8
     lr: float = 8e-3  # of SGD on a batch's mean loss
-    teacher_steps: int = 50  # students to learn through, one after the other
+    teacher_steps: int = 50  # students, one after the other
     teacher_lr: float = 0.1  # of Adam on the fractions' logits
     train: int = 50_000  # images
     held_out: int = 10_000  # images
     tested: int = 10_000  # test images
-    judges: int = 5  # new students whose errors are counted
+    judges: int = 5  # new students whose test errors are measured
     judge_steps: int = 500  # of each of these
 
 
 @dataclass(frozen=True)
 class _Students:
-    # makes students, by number, and what they learn from
+    # students by number, and their batches
     settings: Settings
     seed: int
     training: Batches
     device: torch.device
 
     def make(self, number: int) -> tuple[nn.Module, SGD]:
-        drawn = mixed_seed(self.seed, 0, number)
-        student = build_student("cnn", classes=CLASSES, channels=1, size=28, seed=drawn)
+        own_seed = mixed_seed(self.seed, 0, number)
+        student = build_student("cnn", classes=CLASSES, channels=1, size=28, seed=own_seed)
         student.to(self.device)
         return student, SGD(student.parameters(), self.settings.lr)
 
@@ -81,31 +81,31 @@ class _Students:
         return map(self.training.draw, range(number * steps, (number + 1) * steps))
 
     def errors(self, blending: Blending, test: Batches) -> Tensor:
-        # share of each class that new students take for another, mean over students [C]
-        steps, found = self.settings.judge_steps, []
+        # test error of each class [C], mean over new students
+        steps, errors = self.settings.judge_steps, []
         for number in range(self.settings.judges):
-            student, rule = self.make(-1 - number)
-            tutor = Tutor(student, rule, blending, seed=mixed_seed(self.seed, 1, number))
+            student, optimizer = self.make(-1 - number)
+            tutor = Tutor(student, optimizer, blending, seed=mixed_seed(self.seed, 1, number))
             for batch in self.batches(self.settings.teacher_steps + number, steps):
                 tutor.step(batch)
-            found.append(_errors(student, test))
-        return torch.stack(found).mean(0)
+            errors.append(_errors(student, test))
+        return torch.stack(errors).mean(0)
 
 
 @torch.no_grad()
 def _errors(student: nn.Module, test: Batches) -> Tensor:
-    # batch norm by the batch at hand, as when the fractions were learned
-    wrong, seen = torch.zeros(CLASSES), torch.zeros(CLASSES)
+    # batch norm in training mode, as when the fractions were learned
+    wrong, total = torch.zeros(CLASSES), torch.zeros(CLASSES)
     for batch in test.whole(500):
         labels = batch.targets.cpu()
-        missed = (student(batch.inputs).argmax(1).cpu() != labels).float()
-        wrong += torch.bincount(labels, missed, CLASSES)
-        seen += torch.bincount(labels, minlength=CLASSES)
-    return wrong / seen.clamp(min=1)
+        is_wrong = (student(batch.inputs).argmax(1).cpu() != labels).float()
+        wrong += torch.bincount(labels, is_wrong, CLASSES)
+        total += torch.bincount(labels, minlength=CLASSES)
+    return wrong / total.clamp(min=1)
 
 
 def _parts(arm: str, settings: Settings, seed: int) -> tuple[ImageSet, ImageSet]:
-    # train and held-out part: rows drawn freely, or as many of each class
+    # train and held-out part: random rows, or balanced over classes
     source = load_known("mnist").train
     if arm == "drawn":
         generator = torch.Generator().manual_seed(seed)
@@ -125,57 +125,62 @@ def _fractions(blending: Blending) -> Tensor:
     return (shares.sum(1) - shares.diagonal()) / (len(shares) - 1)
 
 
-def _learned(students: _Students, blending: Blending, judge: Batch) -> dict[str, list[float]]:
-    # held-out loss of one student after the other, and the fractions after each
+def _learned(
+    students: _Students, blending: Blending, held_out: Batch
+) -> dict[str, list[float]]:
+    # held-out loss of each student, and the fractions after it
     settings = students.settings
-    series = {name: [] for name in ("held-out loss", *FOLLOWED)}
+    series = {name: [] for name in ("held-out loss", *TRACKED)}
     episodes = episodic(
         students.make,
         blending,
         Adam(blending.parameters(), settings.teacher_lr),
         lambda number: students.batches(number, settings.steps),
-        lambda _number: judge,
+        lambda _number: held_out,
         signal=Replayed(settings.steps),
         seed=mixed_seed(students.seed, 4),
     )
     for episode in islice(episodes, settings.teacher_steps):
-        now = _fractions(blending)
+        fractions = _fractions(blending)
         series["held-out loss"].append(float(episode.held_out_loss))
-        series["digit 1"].append(float(now[1]))
-        series["other digits"].append(float(now.sum() - now[1]) / (CLASSES - 1))
+        series["digit 1"].append(float(fractions[1]))
+        series["other digits"].append(float(fractions.sum() - fractions[1]) / (CLASSES - 1))
     return series
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn fractions, and count the errors of students taught with them."""
+    """Learn fractions, and measure the test errors of new students trained with them."""
     train, held_out = _parts(arm, settings, mixed_seed(seed, 2))
     test = load_known("mnist").test.rows(torch.arange(settings.tested))
     sizes = settings.batch, len(held_out), 500
-    learned, judging, testing = batches_of(
+    training, judging, testing = batches_of(
         (train, held_out, test), sizes, mixed_seed(seed, 3), device
     )
-    students, blending = _Students(settings, seed, learned, device), Blending(CLASSES)
+    students, blending = _Students(settings, seed, training, device), Blending(CLASSES)
     series = _learned(students, blending.to(device), next(judging.whole(len(held_out))))
-    wrong, mixed = students.errors(blending, testing), _fractions(blending)
+    errors, fractions = students.errors(blending, testing), _fractions(blending)
     others = [0, *range(2, CLASSES)]
-    rest = mixed[others]
+    rest = fractions[others]
     metrics = {
-        "correlation": correlation(wrong, mixed),
-        "correlation_without_1": correlation(wrong[others], rest),
-        "digit_1": float(mixed[1]),
+        "correlation": correlation(errors, fractions),
+        "correlation_without_1": correlation(errors[others], rest),
+        "digit_1": float(fractions[1]),
         "most_of_others": float(rest.max()),
         "mean_of_others": float(rest.mean()),
-        "test_error": 100 * float(wrong.mean()),
+        "test_error": 100 * float(errors.mean()),
     }
-    by_digit = {"error": (100 * wrong)[SHOWN].tolist(), "fraction": mixed[SHOWN].tolist()}
-    seen = grid(
+    by_digit = {
+        "error": (100 * errors)[DIGIT_ORDER].tolist(),
+        "fraction": fractions[DIGIT_ORDER].tolist(),
+    }
+    drawing = grid(
         [str(digit) for digit in range(CLASSES)],
         1 - blending.shares.detach().cpu(),
         label="fraction of the partner",
         rows="digit",
         columns="partner",
     )
-    return Outcome(metrics, series | by_digit, {"grid": seen})
+    return Outcome(metrics, series | by_digit, {"grid": drawing})
 
 
 DIGITS = "digit (10: the digit 0)"
@@ -231,7 +236,7 @@ RECIPE = Recipe(
         Plot(
             "Blending fraction while it is learned",
             "fraction",
-            {f"{who}, {arm}": (arm, who) for arm in ARMS for who in FOLLOWED},
+            {f"{who}, {arm}": (arm, who) for arm in ARMS for who in TRACKED},
             across="student",
         ),
         curves("Held-out loss of each student", "nats", ARMS, "held-out loss", "student"),

@@ -1,4 +1,4 @@
-"""New students under a curriculum of weights, beside none and weights blind to the iteration.
+"""New students with a curriculum, without, and with weights that ignore the iteration.
 
 Raghu et al. 2021, section 3.1, Figures 2 and 3: weights learned by algorithm 1 through whole
 runs of a small network. Figures: ``docs/results.md``.
@@ -45,34 +45,43 @@ from tutelage_cli.data.batches import Batches
 class CurriculumSettings(RecipeSettings):
     """How a curriculum is learned; the defaults are the paper's for rotated digits."""
 
-    steps: int = 500  # of each student that it is learned through
+    steps: int = 500  # of each student, through which it is learned
     batch: int = 10
     lr: float = 1e-4  # of the student's Adam
-    teacher_steps: int = 20  # students to learn through, one after the other
+    teacher_steps: int = 20  # students, one after the other
     new_start: bool = True  # whether each student has an initialisation of its own
     teacher_lr: float = 1e-3  # of the curriculum's Adam
 
 
 def learned(
-    curriculum: Curriculum, course: CurriculumSettings, training: Batches, judge: Batch
+    curriculum: Curriculum, course: CurriculumSettings, training: Batches, held_out: Batch
 ) -> Iterator[Episode]:
-    """Teach a curriculum through whole training runs of two-block CNNs."""
+    """Learn a curriculum through whole training runs of two-block CNNs.
+
+    Args:
+        curriculum: The teacher.
+        course: How it is learned.
+        training: Training batches.
+        held_out: The batch of the held-out loss.
+    """
     images, device = training.examples, training.device
     channels, size = images.images.shape[1:3]
 
-    def student(number: int) -> tuple[nn.Module, Adam]:
-        drawn = mixed_seed(training.seed, 0, number if course.new_start else 0)
+    def new_student(number: int) -> tuple[nn.Module, Adam]:
+        own_seed = mixed_seed(training.seed, 0, number if course.new_start else 0)
         classes = len(images.classes)
-        made = build_student("cnn", classes=classes, channels=channels, size=size, seed=drawn)
-        made.to(device)
-        return made, Adam(made.parameters(), course.lr)
+        student = build_student(
+            "cnn", classes=classes, channels=channels, size=size, seed=own_seed
+        )
+        student.to(device)
+        return student, Adam(student.parameters(), course.lr)
 
     episodes = episodic(
-        student,
+        new_student,
         curriculum,
         Adam(curriculum.parameters(), course.teacher_lr),
         lambda n: map(training.draw, range(n * course.steps, (n + 1) * course.steps)),
-        lambda _number: judge,
+        lambda _number: held_out,
         signal=Unrolled(course.steps),
         seed=mixed_seed(training.seed, 4),
     )
@@ -80,11 +89,12 @@ def learned(
 
 
 ARMS = ("none", "curriculum", "clipped", "non-curriculum")
-"""no weights; weights by image and iteration; the same with the iteration clipped at the N that
-they were learned through; weights by image"""
+"""no weights; weights by image and iteration; the same with the iteration clipped at the last
+one of the students with which they were learned; weights by image"""
 BEYOND: dict[str, Beyond] = {"curriculum": "paper", "clipped": "safe", "non-curriculum": "safe"}
 PLACES = ("cnn", "resnet", "deeper")
-"""what a student is for: the network that weights were learned with, a ResNet, a deeper one"""
+"""students in the names of metrics: the network with which weights were learned, a ResNet, a
+deeper one"""
 STUDENT_NAMES = ("two-block CNN", "ResNet", "deeper ResNet")
 PAPER = CurriculumSettings(1500, 8, 1e-4, 100)  # how weights are learned
 METRICS = {
@@ -101,7 +111,7 @@ METRICS = {
 
 
 class StudentSettings(NamedTuple):
-    """A student that is taught by what others have left."""
+    """A student that is trained with weights learned through other students."""
 
     name: str  # see ``tutelage.models.STUDENTS``, or ``papers.students.SLIM``
     steps: int = 25_000
@@ -113,19 +123,19 @@ SLIM = ("cnn", "resnet8-slim", "resnet14-slim")
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     data: str = "cifar10"
     course: CurriculumSettings = PAPER
-    train: int = 40_000  # images, to learn weights with
-    held_out: int = 10_000  # images that judge them, and join those of ``train`` for the pupils
+    train: int = 40_000  # images on which weights are learned
+    held_out: int = 10_000  # images of the held-out loss; pupils are trained on these, too
     tested: int = 10_000  # test images
     pupils: tuple[StudentSettings, ...] = tuple(map(StudentSettings, RESNETS))
     """one for each of ``PLACES``"""
     batch: int = 64
     lr: float = 1e-4  # of a pupil's Adam
     looks: int = 128
-    """at the test accuracy, evenly along a pupil's training; the last at its end"""
+    """evaluations of the test accuracy, at equal intervals, the last at a pupil's end"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -135,7 +145,7 @@ class Settings(RecipeSettings):
 
 
 class _Parts(NamedTuple):
-    # of one seed, as they are
+    # batches of one seed, not augmented
     train: Batches
     held_out: Batches
     both: Batches
@@ -144,8 +154,8 @@ class _Parts(NamedTuple):
 
 def _parts(settings: Settings, seed: int, device: torch.device) -> _Parts:
     whole = splits(settings.data).train
-    kept, judging = balanced_indices(whole, settings.train, settings.held_out, seed)
-    images = [whole.rows(rows) for rows in (kept, judging, torch.cat([kept, judging]))]
+    train, held_out = balanced_indices(whole, settings.train, settings.held_out, seed)
+    images = [whole.rows(rows) for rows in (train, held_out, torch.cat([train, held_out]))]
     images.append(splits(settings.data).test.rows(torch.arange(settings.tested)))
     sizes = settings.course.batch, settings.held_out, settings.batch, 500
     return _Parts(*batches_of(images, sizes, mixed_seed(seed, 2), device))
@@ -155,31 +165,35 @@ def _parts(settings: Settings, seed: int, device: torch.device) -> _Parts:
 def _commentary(
     settings: Settings, seed: int, device: torch.device, *, iteration: bool
 ) -> tuple[nn.Module, tuple[float, ...]]:
-    # a network that has learned, and the held-out losses meanwhile; once in each process
+    # the learned network and the held-out loss of each student; once in each process
     parts = _parts(settings, seed, device)
     channels, size = parts.train.examples.images.shape[1:3]
     with seeded(mixed_seed(seed, 3)):
         network = TwoBlockCNN(channels + iteration, 1, size).to(device)
     teacher = Curriculum(network, iteration=iteration)
-    judge = next(parts.held_out.whole(settings.held_out))
-    losses = tuple(
-        float(e.held_out_loss) for e in learned(teacher, settings.course, parts.train, judge)
-    )
+    held_out = next(parts.held_out.whole(settings.held_out))
+    episodes = learned(teacher, settings.course, parts.train, held_out)
+    losses = tuple(float(episode.held_out_loss) for episode in episodes)
     return network.requires_grad_(False), losses
 
 
 def _curve(
     pupil: StudentSettings, teacher: nn.Module, settings: Settings, parts: _Parts, seed: int
 ) -> Iterator[float]:
-    # test accuracies along one pupil's training, %
+    # test accuracy of one pupil at each evaluation, %
     student = build_network(pupil.name, parts.both.examples, mixed_seed(seed, 4))
     student = student.to(parts.both.device)
-    rule = Adam(student.parameters(), settings.lr)
+    optimizer = Adam(student.parameters(), settings.lr)
     tutor = Tutor(
-        student, rule, teacher, total_steps=settings.course.steps, seed=mixed_seed(seed, 5)
+        student,
+        optimizer,
+        teacher,
+        total_steps=settings.course.steps,
+        seed=mixed_seed(seed, 5),
     )
     training = augmented(replace(parts.both, seed=mixed_seed(seed, 6)))
-    due = {round(pupil.steps * (look + 1) / settings.looks) for look in range(settings.looks)}
+    count = settings.looks
+    due = {round(pupil.steps * (n + 1) / count) for n in range(count)}
     for step, batch in enumerate(islice(endless(training), pupil.steps), start=1):
         tutor.step(batch)
         if step in due:
@@ -188,7 +202,7 @@ def _curve(
 
 
 def taught(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train new students under one kind of weights, learned first where they are."""
+    """Train the new students of one arm; learned weights are learned first."""
     parts, losses, teacher = _parts(settings, seed, device), (), Plain()
     if arm in BEYOND:
         iteration = arm != "non-curriculum"
@@ -200,22 +214,24 @@ def taught(arm: str, seed: int, settings: Settings, device: torch.device) -> Out
     }
     areas = {f"area_{place}": fmean(curve) for place, curve in curves.items()}
     ends = {f"final_{place}": curve[-1] for place, curve in curves.items()}
-    weighed = _weighed(teacher, parts.test, 1 - 1 / settings.course.steps)
-    return Outcome(areas | ends | weighed, curves | {"held-out loss": losses})
+    weights = _weight_statistics(teacher, parts.test, 1 - 1 / settings.course.steps)
+    return Outcome(areas | ends | weights, curves | {"held-out loss": losses})
 
 
 @torch.no_grad()
-def _weighed(teacher: nn.Module, test: Batches, when: float) -> dict[str, float]:
+def _weight_statistics(teacher: nn.Module, test: Batches, fraction: float) -> dict[str, float]:
     if not isinstance(teacher, Curriculum):
         return {"weight": 1.0, "spread": 0.0}
-    none = torch.zeros(0)
-    seen = Observation(none, none, {}, Progress(when))
-    weights = torch.cat([teacher.weigh(as_prepared(b), seen) for b in test.whole(test.size)])
+    unused = torch.zeros(0)
+    observation = Observation(unused, unused, {}, Progress(fraction))
+    weights = torch.cat([
+        teacher.weigh(as_prepared(b), observation) for b in test.whole(test.size)
+    ])
     return {"weight": float(weights.mean()), "spread": float(weights.std())}
 
 
 def better_areas() -> tuple[Claim, ...]:
-    """What Figures 2 and 3 say, of the network that weights were learned with and of others."""
+    """The claims of Figures 2 and 3, for the network of the learned weights and for others."""
     return (
         Claim(
             "A two-block CNN has the larger area under its test accuracy with the curriculum "
@@ -235,7 +251,7 @@ def better_areas() -> tuple[Claim, ...]:
 
 
 def plots() -> tuple[Plot, ...]:
-    """Curves of all arms for each student, and of the learning."""
+    """Test accuracy of all arms for each student, and the held-out loss during learning."""
     title, arms = "Held-out loss while weights are learned", ("curriculum", "non-curriculum")
     return (
         *(

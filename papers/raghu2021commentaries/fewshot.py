@@ -1,4 +1,4 @@
-"""Weights for the few examples of a task, learned together with where its student starts.
+"""Weights of the support examples of a task, learned together with the initial student.
 
 Raghu et al. 2021, Tables 1 and B.1: MAML on CIFAR-FS, alone and with example weights. The arms
 whose support images are partly corrupted are ours. Figures: ``docs/results.md``.
@@ -36,24 +36,24 @@ WAYS = 5
 
 
 class Source(NamedTuple):
-    """What tasks are drawn from."""
+    """The images of the tasks of an arm."""
 
     classes: ClassParts
     other: ImageSet  # images of another kind, of the same size
-    mean: Tensor  # [C] of the classes that the start is learned from
+    mean: Tensor  # [C] of the training classes
     std: Tensor  # [C]
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     width: int = 32  # channels of student and teacher
     queries: int = 15  # of each class in a task
-    steps: int = 5  # of a student on a support set, while the start is learned
+    steps: int = 5  # of a student on a support set, while the initial student is learned
     test_steps: int = 15
     lr: float = 0.01  # of SGD on a support set
-    start_steps: int = 15_000  # of the start and of the teacher
+    start_steps: int = 15_000  # of the initial student and of the teacher
     corrupted_start_steps: int = 15_000  # the same, in the arms with corrupted images
     start_lr: float = 1e-3  # of Adam on both
     group: int = 4  # tasks for each of these steps
@@ -63,7 +63,7 @@ class Settings(RecipeSettings):
 
 
 def source(arm: str) -> Source:
-    """What an arm's tasks are drawn from: photographs, or characters, some corrupted."""
+    """The images of an arm's tasks: CIFAR-FS, or Omniglot if some are corrupted."""
     return _source("omniglot" if "corrupted" in arm else "cifar-fs")
 
 
@@ -76,7 +76,7 @@ def _source(benchmark: str) -> Source:
 
 
 def task_for(arm: str, settings: Settings, seed: int, device: torch.device) -> BilevelProblem:
-    """A student at a random start, and a teacher that knows nothing yet."""
+    """A new student under a new teacher."""
     channels, side = source(arm).other.images.shape[1:3]
     with seeded(mixed_seed(seed, 0)):
         student = FourBlockCNN(channels, WAYS, side, width=settings.width).to(device)
@@ -100,32 +100,32 @@ def episodes_for(
 
 
 def accuracies(problem: BilevelProblem, episodes: Episodes, settings: Settings) -> list[float]:
-    """How well the start, adapted to each task, answers its queries."""
-    found = []
+    """Query accuracy, %, of the initial student adapted to each task."""
+    values = []
     for number, episode in enumerate(episodes.tasks(settings.tested)):
         count, total = settings.test_steps, settings.steps
         steps = adaptation(problem, episode.support, count, total_steps=total, seed=number)
-        found.append(100 * accuracy(problem, adapt(problem, steps), episode.query))
-    return found
+        values.append(100 * accuracy(problem, adapt(problem, steps), episode.query))
+    return values
 
 
 def weight_metrics(
     problem: BilevelProblem, episodes: Episodes, settings: Settings
 ) -> dict[str, float]:
-    """Weights of good and of corrupted examples at the first step of a student."""
+    """Weights of clean and of corrupted support examples at a student's first step."""
     weights, corrupted = [], []
     for episode in episodes.tasks(settings.tested):
         steps = adaptation(problem, episode.support, 1, total_steps=settings.steps, seed=0)
         weights.append(weights_at(problem, steps[0]).cpu())
         corrupted.append(episode.corrupted.cpu())
-    every, bad = torch.stack(weights), torch.stack(corrupted)
-    good = float(every[~bad].mean())
-    found = float(every[bad].mean()) if bad.any() else 1.0
+    weight, is_corrupted = torch.stack(weights), torch.stack(corrupted)
+    good = float(weight[~is_corrupted].mean())
+    bad = float(weight[is_corrupted].mean()) if is_corrupted.any() else 1.0
     return {
         "good_weight": good,
-        "corrupted_weight": found,
-        "weight_ratio": good / found,
-        "weight_spread": float(every.std(1).mean()),
+        "corrupted_weight": bad,
+        "weight_ratio": good / bad,
+        "weight_spread": float(weight.std(1).mean()),
     }
 
 
@@ -134,12 +134,12 @@ ARMS = (
     *("5-shot.maml", "5-shot.weights", "5-shot.first-order"),
     *("5-shot-corrupted.maml", "5-shot-corrupted.weights"),
 )
-"""what the tasks are like, and what is learned"""
-TASKS_OF_TEST = 1  # seed of the tasks that test: the same for every arm and seed
+"""kind of tasks, and what is learned"""
+TEST_TASKS_SEED = 1  # the same for every arm and seed
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn a start, then adapt it to tasks of classes that it never saw."""
+    """Learn the initial student, then adapt it to tasks with test classes."""
     problem = task_for(arm, settings, seed, device)
     images = source(arm).classes.train
     learning = episodes_for(arm, images, settings, mixed_seed(seed, 2), device)
@@ -165,24 +165,24 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 def _tested(
     problem: BilevelProblem, arm: str, settings: Settings, device: torch.device
 ) -> dict[str, float]:
-    drawn = source(arm)
-    test = episodes_for(arm, drawn.classes.test, settings, TASKS_OF_TEST, device)
-    other = episodes_for(arm, drawn.other, settings, TASKS_OF_TEST, device)
-    found = mean_and_interval(accuracies(problem, test, settings))
-    measured = {"accuracy": found.mean, "interval": found.half}
-    measured["accuracy_digits"] = mean_and_interval(accuracies(problem, other, settings)).mean
+    images = source(arm)
+    test = episodes_for(arm, images.classes.test, settings, TEST_TASKS_SEED, device)
+    other = episodes_for(arm, images.other, settings, TEST_TASKS_SEED, device)
+    result = mean_and_interval(accuracies(problem, test, settings))
+    metrics = {"accuracy": result.mean, "interval": result.half}
+    metrics["accuracy_digits"] = mean_and_interval(accuracies(problem, other, settings)).mean
     weighs = isinstance(problem.teacher, SupportWeights)
     others = (Plain(), PermutationControl(problem.teacher)) if weighs else ()
     each = [accuracies(replace(problem, teacher=teacher), test, settings) for teacher in others]
-    off, permuted = [mean_and_interval(a).mean for a in each] or [found.mean] * 2
-    measured |= {"accuracy_off": off, "accuracy_permuted": permuted}
-    return measured | weight_metrics(problem, test, settings)
+    off, permuted = [mean_and_interval(a).mean for a in each] or [result.mean] * 2
+    metrics |= {"accuracy_off": off, "accuracy_permuted": permuted}
+    return metrics | weight_metrics(problem, test, settings)
 
 
 def _binned(losses: Sequence[float]) -> list[float]:
-    # means over 20 stretches of equal length, or fewer
+    # means over 20 intervals of equal length, or fewer
     width = max(1, len(losses) // 20)
-    parts = [losses[place : place + width] for place in range(0, len(losses), width)]
+    parts = [losses[first : first + width] for first in range(0, len(losses), width)]
     return [sum(part) / len(part) for part in parts]
 
 

@@ -1,4 +1,4 @@
-"""Masks keep a student from judging objects by the backgrounds that give them away.
+"""Learned masks, which keep a student from classifying objects by their backgrounds.
 
 Raghu et al. 2021, section 5.2, Table 3 and Figure 7. Figures: ``docs/results.md``.
 """
@@ -16,11 +16,11 @@ from papers.data.published.cub import birds_on_places
 from papers.framework.recipe import Outcome, Panel, Recipe, above, below, curves, expectation
 from papers.framework.settings import Positive, RecipeSettings, Student
 from papers.raghu2021commentaries.masks_table import (
-    anywhere,
     attention_masks,
     centres,
     mask_drawing,
-    middle,
+    middles,
+    random_centres,
 )
 from papers.students import (
     accuracy,
@@ -54,23 +54,23 @@ COLUMNS = {
     "test_top5": "Test (shift) Top 5",
 }
 BIRDS = Path("CUB_200_2011"), Path("places365")
-"""folders of the published sets, where the command is given"""
-AT_ONCE = 250  # images in a batch that is only looked at
+"""folders of the published data sets, in the current folder"""
+EVALUATION_BATCH = 250  # images
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     data: Literal["birds", "digits"] = "birds"
     sigma: Positive = 50.0  # standard deviation of a mask, pixels
     student: Student = "resnet18"  # see ``tutelage.models.STUDENTS``
-    sizes: Sizes = SIZES  # images in each part; of digits alone, the birds are all taken
+    sizes: Sizes = SIZES  # images in each part of the digits; all birds are used
     batch: int = 128  # images per student step
-    joint_epochs: int = 100  # in which masks and a first student learn together
+    joint_epochs: int = 100  # in which masks and a first student are learned together
     joint_lr: Positive = 1e-4  # of Adam for both of them, and the scale of the Neumann series
-    epochs: int = 100  # of a new student under the masks as they then are
-    lr: float = 0.01  # of its SGD; a tenth of that after half and nine tenths of the epochs
+    epochs: int = 100  # of a new student with fixed masks
+    lr: float = 0.01  # of its SGD; divided by 10 after half and nine tenths of the epochs
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +79,7 @@ class Settings(RecipeSettings):
 
 @cache
 def _parts(settings: Settings, seed: int) -> ThreeParts:
-    # made once in each process
+    # read or generated once in each process
     if settings.data == "birds":
         return birds_on_places(*BIRDS, Size(224, 224), pictures=1, seed=seed)
     return digit_parts(settings.sizes, seed=seed, side=14)
@@ -92,7 +92,7 @@ def _batches(settings: Settings, seed: int, device: torch.device) -> list[Batche
 
 @cache
 def _learned(settings: Settings, seed: int, device: torch.device) -> AttentionMask:
-    # masks that have learned along with a student; once in each process
+    # masks that were learned together with a student; once in each process
     train, held_out, _ = _batches(settings, seed, device)
     student = build_network(settings.student, train.examples, mixed_seed(seed, 2)).to(device)
     masks = attention_masks(3, settings.sigma, mixed_seed(seed, 3)).to(device)
@@ -103,7 +103,7 @@ def _learned(settings: Settings, seed: int, device: torch.device) -> AttentionMa
 
 
 def _central(sigma: float) -> AttentionMask:
-    # logits that are all the same put the centre in the middle
+    # equal logits put the centre of every mask in the middle
     masks = attention_masks(3, sigma, 0)
     assert isinstance(masks.network, MaskUNet)
     nn.init.zeros_(masks.network.last.weight)
@@ -111,7 +111,7 @@ def _central(sigma: float) -> AttentionMask:
 
 
 def _teacher(arm: str, settings: Settings, seed: int, device: torch.device) -> nn.Module:
-    # what a new student sees images through, none of it learning any more
+    # the fixed teacher of an arm, which masks a new student's images
     match arm:
         case "learned":
             return _learned(settings, seed, device)
@@ -123,55 +123,57 @@ def _teacher(arm: str, settings: Settings, seed: int, device: torch.device) -> n
             return Plain()
 
 
-def places_of(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
-    """Where the mask of every image has its centre."""
+def centres_in_arm(teacher: nn.Module, test: Batches, seed: int) -> Tensor:
+    """The centre of the mask of every image; without a mask, the middle of the image."""
     if isinstance(teacher, AttentionMask):
         return centres(teacher, test)
     if isinstance(teacher, RandomMask):
-        return anywhere(test.examples, seed)
-    return middle(test.examples)
+        return random_centres(test.examples, seed)
+    return middles(test.examples)
 
 
-def within(box: Tensor, places: Tensor) -> float:
-    """The share of places that lie in the box of their image."""
-    after = places + 0.5
-    return float(((after >= box[:, :2]) & (after < box[:, 2:])).all(1).float().mean())
+def share_in_box(box: Tensor, centres: Tensor) -> float:
+    """The share of centres that lie in the box of their image."""
+    points = (
+        centres + 0.5
+    )  # centres count from the middle of the first pixel, boxes from its edge
+    return float(((points >= box[:, :2]) & (points < box[:, 2:])).all(1).float().mean())
 
 
 @torch.no_grad()
 def _evaluate(tutor: Tutor, held_out: Batches, test: Batches) -> dict[str, float]:
-    # what a student gets right where backgrounds help, and where they mislead
-    found = {}
+    # metrics on held-out images, whose backgrounds help, and on test images, where they mislead
+    metrics = {}
     for name, batches in (("held_out", held_out), ("test", test)):
-        seen = (
+        masked = (
             batch._replace(inputs=prediction_batch(tutor.problem, batch).inputs)
-            for batch in batches.whole(AT_ONCE)
+            for batch in batches.whole(EVALUATION_BATCH)
         )
-        logits, true = predictions(tutor.student, seen)
+        logits, labels = predictions(tutor.student, masked)
         best = logits.topk(5).indices
-        found[f"{name}_accuracy"] = accuracy(logits, true)
-        found[f"{name}_top5"] = 100 * float((best == true[:, None]).any(1).float().mean())
+        metrics[f"{name}_accuracy"] = accuracy(logits, labels)
+        metrics[f"{name}_top5"] = 100 * float((best == labels[:, None]).any(1).float().mean())
         if name == "test":
-            before = (true - 1) % len(test.examples.classes)
-            found["taken_for_background"] = accuracy(logits, before)
-    return found
+            background = (labels - 1) % len(test.examples.classes)
+            metrics["taken_for_background"] = accuracy(logits, background)
+    return metrics
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student under one kind of masks, learned first where they are."""
+    """Train the new student of one arm; learned masks are learned first."""
     train, held_out, test = _batches(settings, seed, device)
     teacher = _teacher(arm, settings, seed, device)
     student = build_network(settings.student, train.examples, mixed_seed(seed, 5)).to(device)
     optimizer = sgd(student, settings.lr, decay=5e-5)
     tutor = Tutor(student, optimizer, teacher, seed=mixed_seed(seed, 6))
-    drops = [max(1, int(settings.epochs * share)) for share in (0.5, 0.9)]
-    losses = fit(tutor, train, settings.epochs, MultiStepLR(optimizer, drops))
-    places = places_of(teacher, test, mixed_seed(seed, 7))
+    milestones = [max(1, int(settings.epochs * share)) for share in (0.5, 0.9)]
+    losses = fit(tutor, train, settings.epochs, MultiStepLR(optimizer, milestones))
+    where = centres_in_arm(teacher, test, mixed_seed(seed, 7))
     box = _parts(settings, mixed_seed(seed, 0)).test.facts["box"]
-    metrics = _evaluate(tutor, held_out, test) | {"in_box": within(box, places)}
+    metrics = _evaluate(tutor, held_out, test) | {"in_box": share_in_box(box, where)}
     drawings = {}
     if arm == "learned":
-        drawings["masks"] = mask_drawing(test.examples, places, settings.sigma)
+        drawings["masks"] = mask_drawing(test.examples, where, settings.sigma)
     return Outcome(metrics, {"training loss": losses}, drawings)
 
 

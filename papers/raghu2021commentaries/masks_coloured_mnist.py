@@ -1,4 +1,4 @@
-"""Which of two digits to look at: masks that algorithm 2 learns find the one that is the label.
+"""Learned masks of images with two digits: they are near the digit that is the label.
 
 Raghu et al. 2021, section 5, Figure 6 and appendix D: a red and a blue MNIST digit in two
 quadrants; the red one is the label. The paper shows images with masks and prints no number.
@@ -26,12 +26,12 @@ from tutelage_cli.data.local import load_known
 from tutelage_cli.data.synthetic.named import Sizes, coloured_parts
 
 EVALUATIONS = 10
-"""how often the test images are looked at while the masks are learned, and once before"""
+"""evaluations on test images while the masks are learned; there is one before, too"""
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     side: int = 56  # pixels of an image; a digit has half of it
     sigma: Positive = 15.0  # standard deviation of the mask, pixels
@@ -45,8 +45,8 @@ class Settings(RecipeSettings):
 
 
 @dataclass(frozen=True)
-class ShownDigits:
-    """The test images, and where their digits are."""
+class MaskEvaluation:
+    """The test images, and the centres of their digits."""
 
     batches: Sequence[Batch]
     red: Tensor  # [N, 2] row and column of the red digit's centre, pixels
@@ -54,13 +54,13 @@ class ShownDigits:
     side: int  # pixels of an image
 
     @torch.no_grad()
-    def places(self, masks: AttentionMask) -> Tensor:
-        """Where the masks' centres are."""
+    def centres(self, masks: AttentionMask) -> Tensor:
+        """The centre of the mask of every image."""
         return torch.cat([masks.centres(batch.inputs) for batch in self.batches]).cpu()
 
     def measure(self, masks: AttentionMask) -> dict[str, float]:
-        """How the masks' centres lie to the digits."""
-        centre = self.places(masks)
+        """Metrics of the distance between the masks' centres and the digits."""
+        centre = self.centres(masks)
         red, blue = ((centre - digit).norm(dim=1) for digit in (self.red, self.blue))
         return {
             "near_red": float((red < blue).float().mean()),
@@ -76,29 +76,29 @@ def _labelled(part: Described, arm: str) -> Described:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn masks along with one student."""
+    """Learn masks together with one student."""
     sizes = Sizes(settings.train, settings.held_out, settings.tested)
     parts = coloured_parts(settings.side, sizes, seed=mixed_seed(seed, 2))
-    train, held_out, shown = (_labelled(part, arm) for part in parts)
-    images = [part.images for part in (train, held_out, shown)]
-    learned, judging, testing = batches_of(
+    train, held_out, tested = (_labelled(part, arm) for part in parts)
+    images = [part.images for part in (train, held_out, tested)]
+    training, judging, testing = batches_of(
         images, [settings.batch] * 3, mixed_seed(seed, 3), device
     )
-    digits = shown.facts["red_centre"], shown.facts["blue_centre"]
-    test = ShownDigits(list(testing.whole(500)), *digits, settings.side)
+    digits = tested.facts["red_centre"], tested.facts["blue_centre"]
+    test = MaskEvaluation(list(testing.whole(500)), *digits, settings.side)
     student = build_network(settings.student, train.images, mixed_seed(seed, 0)).to(device)
     masks = attention_masks(3, settings.sigma, mixed_seed(seed, 1)).to(device)
     tutor = joint_tutor(student, masks, settings.lr, seed=seed)
-    measured = [test.measure(masks)]
-    batches = islice(endless(learned), settings.steps)
-    every = max(1, settings.steps // EVALUATIONS)
+    evaluations = [test.measure(masks)]
+    batches = islice(endless(training), settings.steps)
+    interval = max(1, settings.steps // EVALUATIONS)
     for _ in alternating(tutor, batches, map(judging.draw, count())):
-        if tutor.steps % every == 0:
-            measured.append(test.measure(masks))
+        if tutor.steps % interval == 0:
+            evaluations.append(test.measure(masks))
     return Outcome(
-        measured[-1] | {"test_accuracy": evaluate(tutor, testing)["test_accuracy"]},
-        {name: [one[name] for one in measured] for name in measured[0]},
-        {"masks": mask_drawing(shown.images, test.places(masks), settings.sigma)},
+        evaluations[-1] | {"test_accuracy": evaluate(tutor, testing)["test_accuracy"]},
+        {name: [metrics[name] for metrics in evaluations] for name in evaluations[0]},
+        {"masks": mask_drawing(tested.images, test.centres(masks), settings.sigma)},
     )
 
 

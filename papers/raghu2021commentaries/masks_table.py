@@ -1,4 +1,4 @@
-"""Learned masks beside the same masks on other images, and masks at random places.
+"""Learned masks, compared with the same masks on other images and with random masks.
 
 Raghu et al. 2021, Table D.1. Figures: ``docs/results.md``.
 """
@@ -38,51 +38,51 @@ from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, CollateImages, statistics
 from tutelage_cli.data.images import ImageSet
 
-AT_ONCE = 500  # images in a batch that is not trained on
-SHOWN = 8  # images that are drawn
+EVALUATION_BATCH = 500  # images
+DRAWN = 8  # images in the drawing
 
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     data: str  # the set of images
     sigma: Positive = 15.0  # standard deviation of a mask, pixels
     student: Network = "resnet18-cifar"
     """see ``tutelage.models.STUDENTS`` and ``papers.students.SLIM``"""
-    train: int = 45_000  # images, to learn the masks with and then to train students on
-    held_out: int = 5_000  # images that judge the masks
+    train: int = 45_000  # images on which masks are learned, and then students trained
+    held_out: int = 5_000  # images of the held-out loss
     tested: int = 10_000  # test images
     batch: int = 128  # images per student step
-    joint_epochs: int = 100  # in which masks and a first student learn together
+    joint_epochs: int = 100  # in which masks and a first student are learned together
     joint_lr: Positive = 1e-4  # of Adam for both of them, and the scale of the Neumann series
-    epochs: int = 100  # of a new student under the masks as they then are
+    epochs: int = 100  # of a new student with fixed masks
     lr: float = 0.1  # of its SGD
-    drops: Shares = (0.3, 0.6, 0.8)  # shares of the epochs after which that falls to a tenth
+    drops: Shares = (0.3, 0.6, 0.8)  # shares of the epochs after which ``lr`` is divided by 10
     mirrored: bool = True
-    """whether a new student sees images mirrored at random, besides cropped"""
+    """whether a new student's images are mirrored at random; they are always cropped"""
 
 
 class InLastChannel(nn.Module):
-    """Shows images through masks that lie in their last channel, so that both move together."""
+    """Multiplies images by their last channel: a mask, cropped and mirrored with them."""
 
     at_test = True
 
     def prepare(self, batch: Batch) -> PreparedBatch:
         """Mask a batch."""
-        seen = batch.inputs[:, :-1] * batch.inputs[:, -1:]
-        return as_prepared(batch)._replace(inputs=seen)
+        masked = batch.inputs[:, :-1] * batch.inputs[:, -1:]
+        return as_prepared(batch)._replace(inputs=masked)
 
 
-class Places(NamedTuple):
-    """Where the masks of all images are: row and column of each centre, pixels."""
+class Centres(NamedTuple):
+    """The centres of the masks of all images: row and column, pixels."""
 
     train: Tensor  # [N, 2]
     test: Tensor
 
 
 def attention_masks(channels: int, sigma: float, seed: int) -> AttentionMask:
-    """Masks by a new U-Net, whose sizes are those of the paper's code."""
+    """Masks by a new U-Net with the sizes of the paper's code."""
     with seeded(seed):
         network = MaskUNet(channels, width=8, levels=1)
     return AttentionMask(network, sigma=sigma)
@@ -91,7 +91,7 @@ def attention_masks(channels: int, sigma: float, seed: int) -> AttentionMask:
 def learned(
     parts: ImageParts, settings: Settings, seed: int, device: torch.device
 ) -> AttentionMask:
-    """Masks that have learned along with a student by algorithm 2."""
+    """Masks that were learned together with a student by algorithm 2."""
     sizes = settings.batch, settings.batch
     train, held_out = batches_of(parts[:2], sizes, mixed_seed(seed, 2), device)
     student = build_network(settings.student, parts.train, mixed_seed(seed, 3)).to(device)
@@ -103,50 +103,53 @@ def learned(
     return masks.requires_grad_(False)
 
 
-def learned_places(
+def learned_centres(
     parts: ImageParts, settings: Settings, seed: int, device: torch.device
-) -> Places:
-    """Where masks are that have learned along with a student."""
+) -> Centres:
+    """The centres of masks that were learned together with a student."""
     masks = learned(parts, settings, seed, device)
-    shown = batches_of((parts.train, parts.test), (1, 1), 0, device)
-    return Places(*(centres(masks, batches) for batches in shown))
+    both = batches_of((parts.train, parts.test), (1, 1), 0, device)
+    return Centres(*(centres(masks, batches) for batches in both))
 
 
 @torch.no_grad()
 def centres(masks: AttentionMask, batches: Batches) -> Tensor:
-    """Where the mask of every image has its centre."""
-    return torch.cat([masks.centres(b.inputs) for b in batches.whole(AT_ONCE)]).cpu()
+    """The centre of the mask of every image [N, 2]."""
+    return torch.cat([masks.centres(b.inputs) for b in batches.whole(EVALUATION_BATCH)]).cpu()
 
 
-def permuted(at: Places, seed: int) -> Places:
-    """The same places on other images: paired anew once over each set."""
-    draws = torch.Generator().manual_seed(mixed_seed(seed, 9))
-    return Places(*(where[torch.randperm(len(where), generator=draws)] for where in at))
+def permuted(learned: Centres, seed: int) -> Centres:
+    """The same centres, randomly permuted over the images of each part."""
+    generator = torch.Generator().manual_seed(mixed_seed(seed, 9))
+    return Centres(*(part[torch.randperm(len(part), generator=generator)] for part in learned))
 
 
-def middle(images: ImageSet) -> Tensor:
-    """The middle of every image."""
+def middles(images: ImageSet) -> Tensor:
+    """The middle of every image [N, 2]."""
     sides = torch.tensor(images.images.shape[2:])
     return ((sides - 1) / 2).expand(len(images), 2)
 
 
-def anywhere(images: ImageSet, seed: int) -> Tensor:
-    """A random place of every image."""
-    draws, sides = torch.Generator().manual_seed(seed), torch.tensor(images.images.shape[2:])
-    return torch.rand(len(images), 2, generator=draws) * sides - 0.5
+def random_centres(images: ImageSet, seed: int) -> Tensor:
+    """A random position in every image [N, 2]."""
+    generator, sides = (
+        torch.Generator().manual_seed(seed),
+        torch.tensor(images.images.shape[2:]),
+    )
+    return torch.rand(len(images), 2, generator=generator) * sides - 0.5
 
 
 def with_mask_channel(images: ImageSet, where: Tensor, sigma: float) -> ImageSet:
-    """Images with their masks, in bytes, as one more channel."""
+    """Images with their masks, scaled to 0..255, as one more channel."""
     height, width = images.images.shape[2:]
     masks = (255 * gaussian(where, height, width, sigma)).round().to(torch.uint8)
     return replace(images, images=torch.cat([images.images, masks], 1))
 
 
-def places_in_arm(
-    arm: str, parts: ImageParts, learned: Places, sigma: float, seed: int
-) -> Places | RandomMask | None:
-    """Where the masks of an arm are: learned, permuted, random, centre; none."""
+def masks_in_arm(
+    arm: str, parts: ImageParts, learned: Centres, sigma: float, seed: int
+) -> Centres | RandomMask | None:
+    """The masks of an arm: fixed centres, random masks at every step, or none."""
     match arm:
         case "learned":
             return learned
@@ -155,22 +158,30 @@ def places_in_arm(
         case "random":
             return RandomMask(sigma=sigma)
         case "centre":
-            return Places(middle(parts.train), middle(parts.test))
+            return Centres(middles(parts.train), middles(parts.test))
         case _:
             return None
 
 
 def masked(
     parts: ImageParts,
-    masks: Places | RandomMask | None,
+    masks: Centres | RandomMask | None,
     settings: Settings,
     seed: int,
     device: torch.device,
 ) -> Outcome:
-    """Train a new student under masks, and test it under masks of the same kind."""
+    """Train a new student on masked images, and test it with masks of the same kind.
+
+    Args:
+        parts: The images.
+        masks: See ``masks_in_arm``.
+        settings: Settings of the job.
+        seed: Seed of the student and of its training.
+        device: Where it is trained.
+    """
     mean, std = statistics(parts.train)
     train, test, teacher = parts.train, parts.test, Plain()
-    if isinstance(masks, Places):
+    if isinstance(masks, Centres):
         train = with_mask_channel(train, masks.train, settings.sigma)
         test = with_mask_channel(test, masks.test, settings.sigma)
         mean, std = torch.cat([mean, torch.zeros(1)]), torch.cat([std, torch.ones(1)])
@@ -186,30 +197,30 @@ def masked(
     tutor = Tutor(student, optimizer, teacher, seed=mixed_seed(seed, 7))
     collate = CollateImages(mean, std, augment)
     batches = Batches(train, settings.batch, mixed_seed(seed, 8), collate, device)
-    drops = [max(1, round(settings.epochs * share)) for share in settings.drops]
-    losses = fit(tutor, batches, settings.epochs, MultiStepLR(optimizer, drops))
+    milestones = [max(1, round(settings.epochs * share)) for share in settings.drops]
+    losses = fit(tutor, batches, settings.epochs, MultiStepLR(optimizer, milestones))
     return Outcome(evaluate(tutor, replace(batches, examples=test)), {"training loss": losses})
 
 
 def mask_drawing(images: ImageSet, where: Tensor, sigma: float) -> Drawing:
-    """The first images of every class above their masks and what is seen of them."""
-    rows = interleave_classes(images.labels)[:SHOWN].sort().values
+    """The first images of every class, their masks, and the masked images."""
+    rows = interleave_classes(images.labels)[:DRAWN].sort().values
     rows = rows[images.labels[rows].argsort(stable=True)]
     pixels, (height, width) = images.images[rows], images.images.shape[2:]
     masks = gaussian(where[rows], height, width, sigma)
-    made = {
+    drawn = {
         "image": pixels,
         "mask": apply_masks(torch.full_like(pixels[:, :1], 255), masks),
         "seen": apply_masks(pixels, masks),
     }
-    return image_rows(made, [images.classes[n] for n in images.labels[rows].tolist()])
+    return image_rows(drawn, [images.classes[n] for n in images.labels[rows].tolist()])
 
 
 def interleave_classes(labels: Tensor) -> Tensor:
-    """Rows so that every class comes once before one comes again."""
+    """Row indices, ordered so that each class occurs once before one occurs again."""
     classes = torch.arange(int(labels.max()) + 1)
-    turn = (labels[:, None] == classes).cumsum(0).gather(1, labels[:, None]).squeeze(1)
-    return (turn * len(classes) + labels).argsort()
+    occurrence = (labels[:, None] == classes).cumsum(0).gather(1, labels[:, None]).squeeze(1)
+    return (occurrence * len(classes) + labels).argsort()
 
 
 ARMS = ("learned", "permuted", "random", "centre", "none")
@@ -226,7 +237,7 @@ SMALL = replace(
 
 
 def masks_recipe(data: str, column: str) -> Recipe:
-    """The half of the table for one set of images."""
+    """The recipe of the half of the table for one data set."""
     name = "commentaries-masks-" + {"cifar10": "cifar"}.get(data, data)
     columns = {"test_accuracy": f"{column} Test Accuracy", "test_loss": f"{column} Test Loss"}
     small = replace(SMALL, data=data)
@@ -277,18 +288,18 @@ def _parts(settings: Settings, seed: int) -> ImageParts:
 
 
 @cache
-def _learned(settings: Settings, seed: int, device: torch.device) -> Places:
-    # once in each process
-    return learned_places(_parts(settings, seed), settings, seed, device)
+def _learned(settings: Settings, seed: int, device: torch.device) -> Centres:
+    # learned once in each process
+    return learned_centres(_parts(settings, seed), settings, seed, device)
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student under one kind of masks, learned first where they are."""
+    """Train the new student of one arm; learned masks are learned first."""
     parts = _parts(settings, seed)
-    learned = Places(*[torch.empty(0)] * 2)
+    learned = Centres(*[torch.empty(0)] * 2)
     if arm in ("learned", "permuted"):
         learned = _learned(settings, seed, device)
-    masks = places_in_arm(arm, parts, learned, settings.sigma, seed)
+    masks = masks_in_arm(arm, parts, learned, settings.sigma, seed)
     outcome = masked(parts, masks, settings, seed, device)
     if arm != "learned":
         return outcome

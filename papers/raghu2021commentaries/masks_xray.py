@@ -1,4 +1,4 @@
-"""Where to look on a chest X-ray: masks that learn along with a student.
+"""Masks of chest X-rays that are learned together with a student.
 
 Raghu et al. 2021, section 5, Figure 6: CheXpert, cardiomegaly. The paper shows images with
 masks and prints no number. Figures: ``docs/results.md``.
@@ -14,13 +14,13 @@ from torch import Tensor
 from papers.data.published.chexpert import read_chexpert
 from papers.framework.recipe import Outcome, Panel, Recipe, below, better, curves, expectation
 from papers.raghu2021commentaries.masks_table import (
-    Places,
+    Centres,
     Settings,
-    anywhere,
-    learned_places,
+    learned_centres,
     mask_drawing,
     masked,
-    places_in_arm,
+    masks_in_arm,
+    random_centres,
 )
 from papers.students import ImageParts
 from tutelage.randomness import mixed_seed
@@ -50,20 +50,20 @@ SMALL = Settings(
 
 
 def parts_of(settings: Settings, seed: int) -> ImageParts:
-    """As many images with the finding as without, in every part."""
-    chance = mixed_seed(seed, 0)
+    """Images of one seed; every part has as many with the finding as without."""
+    rows_seed = mixed_seed(seed, 0)
     if settings.data in KNOWN:
         splits = load_known(settings.data)
         whole, test = splits.train, splits.test
-        judges, others = balanced_rows(whole.labels, settings.held_out, 2, seed=chance)
-        train, held_out = whole.rows(others), whole.rows(judges)
+        chosen, others = balanced_rows(whole.labels, settings.held_out, 2, seed=rows_seed)
+        train, held_out = whole.rows(others), whole.rows(chosen)
     else:
-        read = _chexpert(settings.data, mixed_seed(seed, 1))
-        train, held_out, test = (part.images for part in read)
+        chexpert = _chexpert(settings.data, mixed_seed(seed, 1))
+        train, held_out, test = (part.images for part in chexpert)
         held_out = held_out.rows(
-            balanced_rows(held_out.labels, settings.held_out, 2, seed=chance)[0]
+            balanced_rows(held_out.labels, settings.held_out, 2, seed=rows_seed)[0]
         )
-    train = train.rows(balanced_rows(train.labels, settings.train, 2, seed=chance)[0])
+    train = train.rows(balanced_rows(train.labels, settings.train, 2, seed=rows_seed)[0])
     return ImageParts(
         train, held_out, test.rows(balanced_rows(test.labels, settings.tested, 2, seed=0)[0])
     )
@@ -71,37 +71,37 @@ def parts_of(settings: Settings, seed: int) -> ImageParts:
 
 @cache
 def _chexpert(folder: str, seed: int) -> ThreeParts:
-    # a tenth of the patients judges
+    # a tenth of the patients is held out
     return read_chexpert(Path(folder), "Cardiomegaly", SIZE, held_out=0.1, seed=seed)
 
 
 @cache
-def _learned(settings: Settings, seed: int, run: int, device: torch.device) -> Places:
-    # where the masks of one of two independent runs on the same images are
-    return learned_places(parts_of(settings, seed), settings, mixed_seed(seed, run), device)
+def _learned(settings: Settings, seed: int, run: int, device: torch.device) -> Centres:
+    # centres of the masks of one of two independent runs on the same images
+    return learned_centres(parts_of(settings, seed), settings, mixed_seed(seed, run), device)
 
 
-def spread_of(where: Tensor, again: Tensor) -> dict[str, float]:
-    """How places vary from image to image, and from one run to another."""
-    spread = (where - where.mean(0)).square().sum(1).mean().sqrt()
+def spread_of(centres: Tensor, other_run: Tensor) -> dict[str, float]:
+    """How centres vary from image to image, and from one run to another."""
+    spread = (centres - centres.mean(0)).square().sum(1).mean().sqrt()
     return {
-        "row": float(where[:, 0].mean()),
-        "column": float(where[:, 1].mean()),
+        "row": float(centres[:, 0].mean()),
+        "column": float(centres[:, 1].mean()),
         "spread": float(spread),
-        "apart": float((where - again).norm(dim=1).mean()),
+        "apart": float((centres - other_run).norm(dim=1).mean()),
     }
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one new student that sees one spot of every image."""
+    """Train the new student of one arm, on one masked region of every image."""
     parts = parts_of(settings, seed)
-    found, again = (_learned(settings, seed, one, device) for one in (0, 1))
-    masks = places_in_arm(arm, parts, found, settings.sigma, seed)
-    random = anywhere(parts.test, mixed_seed(seed, 10))
-    where = masks.test if isinstance(masks, Places) else random
+    learned, other_run = (_learned(settings, seed, run, device) for run in (0, 1))
+    masks = masks_in_arm(arm, parts, learned, settings.sigma, seed)
+    random = random_centres(parts.test, mixed_seed(seed, 10))
+    centres = masks.test if isinstance(masks, Centres) else random
     outcome = masked(parts, masks, settings, seed, device)
-    metrics = {**outcome.metrics, **spread_of(where, again.test)}
-    drawing = mask_drawing(parts.test, where, settings.sigma)
+    metrics = {**outcome.metrics, **spread_of(centres, other_run.test)}
+    drawing = mask_drawing(parts.test, centres, settings.sigma)
     drawings = {"masks": drawing} if arm == "learned" else {}
     return outcome._replace(metrics=metrics, drawings=drawings)
 

@@ -1,4 +1,4 @@
-"""Which ones to learn from, turned to one side or the other, by how far they are turned.
+"""Weights of ones, rotated to the left or to the right, by their angle.
 
 Raghu et al. 2021, section 3.1: a curriculum of example weights, learned by algorithm 1 through
 whole student runs. Figures: ``docs/results.md``.
@@ -27,18 +27,18 @@ ARMS = {"overlapping": OVERLAPPING, "separate": SEPARATE}
 FIRST = {"overlapping": 0, "separate": 15}
 """smallest angle of each arm, in degrees, where its bins begin"""
 BINS, WIDTH = 6, 5  # the bins, and degrees in each
-MOMENTS = 10  # how often along a student's training its weights are looked at
+MOMENTS = 10  # evaluations of the weights over a student's training, after that at its start
 PAPER = CurriculumSettings()  # the same for both arms
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides a job; the defaults are the paper's."""
+    """Settings of a job; the defaults are the paper's."""
 
     overlapping: CurriculumSettings = PAPER
     separate: CurriculumSettings = PAPER
     sizes: tuple[int, int, int] = (10_000, 5_000, 5_000)
-    """images to train on, held out, and to test on"""
+    """training, held-out and test images"""
 
     def __post_init__(self) -> None:
         at_least_one(Sizes(*self.sizes), *Sizes._fields)
@@ -46,27 +46,26 @@ class Settings:
 
 @dataclass(frozen=True)
 class _TestImages:
-    # the test images, and how far each is turned, in degrees
     batch: Batch
-    degrees: Tensor
+    degrees: Tensor  # [N] absolute angle of each image
 
     @torch.no_grad()
-    def weights(self, curriculum: Curriculum, when: float) -> Tensor:
-        # at a moment of a student's training, 0 to 1
-        none = self.batch.inputs.new_zeros(0)
-        seen = Observation(none, none, {}, Progress(when))
-        return curriculum.weigh(as_prepared(self.batch), seen).cpu()
+    def weights(self, curriculum: Curriculum, fraction: float) -> Tensor:
+        # at a fraction of a student's training
+        unused = self.batch.inputs.new_zeros(0)
+        observation = Observation(unused, unused, {}, Progress(fraction))
+        return curriculum.weigh(as_prepared(self.batch), observation).cpu()
 
     def correlations(self, curriculum: Curriculum) -> list[float]:
-        # Spearman's, of weight and angle, along a student's training
-        moments = [moment / MOMENTS for moment in range(MOMENTS + 1)]
-        return [_spearman(self.weights(curriculum, when), self.degrees) for when in moments]
+        # Spearman's, of weight and angle, at each moment of a student's training
+        fractions = [moment / MOMENTS for moment in range(MOMENTS + 1)]
+        return [_spearman(self.weights(curriculum, f), self.degrees) for f in fractions]
 
     def by_bin(self, curriculum: Curriculum, first: int) -> list[float]:
-        # mean weight at the end of a student's training
+        # mean weight of each bin at the end of a student's training
         weights = self.weights(curriculum, 1.0)
-        place = ((self.degrees - first) / WIDTH).long().clamp(0, BINS - 1)
-        return [float(weights[place == one].mean()) for one in range(BINS)]
+        index = ((self.degrees - first) / WIDTH).long().clamp(0, BINS - 1)
+        return [float(weights[index == n].mean()) for n in range(BINS)]
 
 
 def _spearman(one: Tensor, other: Tensor) -> float:
@@ -74,7 +73,7 @@ def _spearman(one: Tensor, other: Tensor) -> float:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn a curriculum, and look at its weights of test images."""
+    """Learn a curriculum, and measure its weights of test images."""
     course = settings.overlapping if arm == "overlapping" else settings.separate
     sizes = Sizes(*settings.sizes)
     train, held_out, test = rotated_parts(ARMS[arm], sizes, seed=mixed_seed(seed, 2))
@@ -82,13 +81,17 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     training, judging, testing = batches_of(
         images, (course.batch, *sizes[1:]), mixed_seed(seed, 3), device
     )
-    judge, whole = (next(batches.whole(batches.size)) for batches in (judging, testing))
-    shown = _TestImages(whole, test.facts["degrees"].abs())
+    held_out_batch, test_batch = (
+        next(batches.whole(batches.size)) for batches in (judging, testing)
+    )
+    test_images = _TestImages(test_batch, test.facts["degrees"].abs())
     with seeded(mixed_seed(seed, 1)):
         curriculum = Curriculum(TwoBlockCNN(2, 1, 28)).to(device)
-    before = shown.correlations(curriculum)
-    losses = [float(e.held_out_loss) for e in learned(curriculum, course, training, judge)]
-    after, bins = shown.correlations(curriculum), shown.by_bin(curriculum, FIRST[arm])
+    before = test_images.correlations(curriculum)
+    episodes = learned(curriculum, course, training, held_out_batch)
+    losses = [float(episode.held_out_loss) for episode in episodes]
+    after = test_images.correlations(curriculum)
+    bins = test_images.by_bin(curriculum, FIRST[arm])
     series = {"weight": bins, "learned": after[1:], "untaught": before[1:]}
     return Outcome(_metrics(before, after, bins), series | {"held-out loss": losses})
 

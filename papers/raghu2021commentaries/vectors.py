@@ -1,7 +1,7 @@
-"""What else to predict of an image: learned vectors come to tell attributes apart.
+"""Auxiliary targets of an image: learned vectors, compared with attributes.
 
 Raghu et al. 2021, appendix A and Figure A.1: CelebA's attributes; at the smaller scales those
-of CIFAR-10's classes, and how much people disagree. Figures: ``docs/results.md``.
+of CIFAR-10's classes, and the entropy of people's votes. Figures: ``docs/results.md``.
 """
 
 from dataclasses import dataclass
@@ -49,29 +49,29 @@ OF_FACES = ("Blond_Hair", "Black_Hair", "Eyeglasses", "Wearing_Hat")  # the pape
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     faces: str = "celeba"
-    """folder of CelebA, or a name below ``$TUTELAGE_DATA``; nothing for CIFAR-10"""
-    train: int = 40_000  # images; of CelebA, and as many held out and to test on, at most
-    held_out: int = 500  # images that judge a student at its end
-    tested: int = 5000  # images whose vectors are looked at
-    vector: int = 40  # numbers of a vector
+    """folder of CelebA, or a name in ``$TUTELAGE_DATA``; empty: CIFAR-10"""
+    train: int = 40_000  # images; of CelebA also the largest number of held-out and test images
+    held_out: int = 500  # images of the held-out loss, at the end of a student's training
+    tested: int = 5000  # test images whose vectors are compared with attributes
+    vector: int = 40  # components of a vector
     width: int = 64  # channels of student and teacher
     steps: int = 100  # of each student
     batch: int = 4
     lr: float = 1e-3  # of Adam, for students and teacher
-    teacher_steps: int = 50  # students to learn through, one after the other
+    teacher_steps: int = 50  # students, one after the other
 
 
 class Material(NamedTuple):
-    """Images in three parts, with what is said of each."""
+    """Images in three parts, with their attributes."""
 
     train: ImageSet
     held_out: ImageSet
     test: ImageSet
-    attributes: Tensor  # [N, A] by id, of all parts; what students predict
-    compared: Tensor  # [T, S] of the test images; what vectors are compared with
+    attributes: Tensor  # [N, A] by id, of all parts; the students' targets
+    compared: Tensor  # [T, S] of the test images; compared with vectors
 
 
 def _disagreement() -> Tensor:
@@ -91,8 +91,8 @@ def _disagreement() -> Tensor:
 @cache
 def _objects(settings: Settings) -> Material:
     splits = load_known("cifar10")
-    has = [[name in who for who in OF_CLASSES.values()] for name in splits.train.classes]
-    table = torch.tensor(has, dtype=torch.float32)
+    rows = [[name in having for having in OF_CLASSES.values()] for name in splits.train.classes]
+    table = torch.tensor(rows, dtype=torch.float32)
     order = torch.arange(settings.train + settings.held_out)
     test = splits.test.rows(torch.arange(settings.tested))
     compared = torch.cat(
@@ -121,8 +121,8 @@ def _faces(settings: Settings) -> Material:
         part.rows(torch.arange(most))
         for part, most in ((parts.held_out, settings.held_out), (parts.test, settings.tested))
     )
-    wanted = [names.index(name) for name in OF_FACES]
-    compared = test.facts["attributes"][:, wanted].double()
+    columns = [names.index(name) for name in OF_FACES]
+    compared = test.facts["attributes"][:, columns].double()
     images = parts.train.images, held_out.images, test.images
     return Material(*images, table, compared)
 
@@ -132,66 +132,72 @@ def _material(settings: Settings) -> Material:
 
 
 @torch.no_grad()
-def _correlations(teacher: AuxiliaryTargets, shown: Batch, compared: Tensor) -> list[float]:
-    # of each attribute with the number of the vector that goes along with it most, in size
-    vectors = teacher.prepare(shown).aux
+def _correlations(teacher: AuxiliaryTargets, test: Batch, compared: Tensor) -> list[float]:
+    # of each attribute: the largest |correlation| with a component of the vectors
+    vectors = teacher.prepare(test).aux
     assert vectors is not None
     both = torch.cat([vectors.double().cpu(), compared], 1).T
-    found = torch.corrcoef(both).nan_to_num()  # a number may be the same for all images
-    return found[: vectors.shape[1], vectors.shape[1] :].abs().amax(0).tolist()
+    matrix = torch.corrcoef(both).nan_to_num()  # NaN: a component is the same for all images
+    return matrix[: vectors.shape[1], vectors.shape[1] :].abs().amax(0).tolist()
 
 
 def _learn(
-    teacher: AuxiliaryTargets, settings: Settings, learned: Batches, judge: Batch, table: Tensor
+    teacher: AuxiliaryTargets,
+    settings: Settings,
+    training: Batches,
+    held_out: Batch,
+    table: Tensor,
 ) -> list[float]:
-    # held-out loss of one student after the other
-    side = learned.examples.images.shape[-1]
+    # held-out loss of each student
+    side = training.examples.images.shape[-1]
 
-    def student(number: int) -> tuple[nn.Module, Adam]:
-        with seeded(mixed_seed(learned.seed, 0, number)):
+    def new_student(number: int) -> tuple[nn.Module, Adam]:
+        with seeded(mixed_seed(training.seed, 0, number)):
             trunk = FourBlocks(3, side, width=settings.width)
             sizes = {"outputs": table.shape[1], "auxiliary": settings.vector}
-            made = TwoHeads(trunk, features=trunk.features, **sizes).to(learned.device)
-        return made, Adam(made.parameters(), settings.lr)
+            student = TwoHeads(trunk, features=trunk.features, **sizes).to(training.device)
+        return student, Adam(student.parameters(), settings.lr)
 
     def batches(number: int) -> list[Batch]:
-        drawn = map(learned.draw, range(number * settings.steps, (number + 1) * settings.steps))
+        drawn = map(
+            training.draw, range(number * settings.steps, (number + 1) * settings.steps)
+        )
         return [batch._replace(targets=table[batch.ids]) for batch in drawn]
 
     episodes = episodic(
-        student,
+        new_student,
         teacher,
         Adam(teacher.parameters(), settings.lr),
         batches,
-        lambda _number: judge,
+        lambda _number: held_out,
         signal=Unrolled(settings.steps),
         objective=Auxiliary(binary_cross_entropy),
-        seed=mixed_seed(learned.seed, 4),
+        seed=mixed_seed(training.seed, 4),
     )
     return [float(e.held_out_loss) for e in islice(episodes, settings.teacher_steps)]
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Learn what else students should predict, and compare it with attributes."""
+    """Learn auxiliary targets, and compare them with attributes."""
     material = _material(settings)
     sizes = settings.batch, len(material.held_out), len(material.test)
-    learned, judging, testing = batches_of(material[:3], sizes, mixed_seed(seed, 3), device)
+    training, judging, testing = batches_of(material[:3], sizes, mixed_seed(seed, 3), device)
     table = material.attributes.to(device)
-    judge, shown = (next(batches.whole(batches.size)) for batches in (judging, testing))
-    judge = judge._replace(targets=table[judge.ids])
+    held_out, test = (next(batches.whole(batches.size)) for batches in (judging, testing))
+    held_out = held_out._replace(targets=table[held_out.ids])
     with seeded(mixed_seed(seed, 1)):
-        trunk = FourBlocks(3, shown.inputs.shape[-1], width=settings.width)
+        trunk = FourBlocks(3, test.inputs.shape[-1], width=settings.width)
         network = nn.Sequential(trunk, nn.Linear(trunk.features, settings.vector))
     teacher = AuxiliaryTargets(network).to(device)
-    losses = [] if arm == "untaught" else _learn(teacher, settings, learned, judge, table)
-    found = _correlations(teacher, shown, material.compared)
-    of_labels = found[: len(OF_CLASSES)] if not settings.faces else found
+    losses = [] if arm == "untaught" else _learn(teacher, settings, training, held_out, table)
+    correlations = _correlations(teacher, test, material.compared)
+    of_labels = correlations if settings.faces else correlations[: len(OF_CLASSES)]
     metrics = {
         "correlation": sum(of_labels) / len(of_labels),
         "least": min(of_labels),
-        "last": found[-1],
+        "last": correlations[-1],
     }
-    return Outcome(metrics, {"by attribute": found, "held-out loss": losses})
+    return Outcome(metrics, {"by attribute": correlations, "held-out loss": losses})
 
 
 RECIPE = Recipe(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from papers.raghu2021commentaries.masks_coloured_mnist import ShownDigits
+from papers.raghu2021commentaries.masks_coloured_mnist import MaskEvaluation
 from tutelage.teachers import AttentionMask
 from tutelage.types import Batch
 
@@ -23,14 +23,14 @@ class InkOf(nn.Module):
         return 50 * images[:, [self.channel]]
 
 
-def two_images() -> ShownDigits:
+def two_images() -> MaskEvaluation:
     """Red above on the left and blue below on the right, and the other way round."""
     images = torch.zeros(2, 3, SIDE, SIDE)
     for image, (red, blue) in zip(images, [(0, 4), (4, 0)], strict=True):
         image[0, red : red + 4, red : red + 4] = 1
         image[2, blue : blue + 4, blue : blue + 4] = 1
     rows = torch.arange(2)
-    return ShownDigits([Batch(images, rows, rows)], CORNERS, CORNERS.flip(0), SIDE)
+    return MaskEvaluation([Batch(images, rows, rows)], CORNERS, CORNERS.flip(0), SIDE)
 
 
 @pytest.mark.parametrize(("channel", "share"), [(0, 1.0), (2, 0.0)])

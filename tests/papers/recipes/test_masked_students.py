@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from papers.raghu2021commentaries.masks_table import (
+    Centres,
     InLastChannel,
-    Places,
     interleave_classes,
     mask_drawing,
-    middle,
+    middles,
     permuted,
     with_mask_channel,
 )
@@ -44,7 +44,7 @@ def test_a_mask_beside_an_image_hides_as_the_gaussian_does_and_is_cropped_with_i
 
 
 def test_permuted_places_are_the_same_ones_on_other_images_of_the_same_set():
-    at = Places(torch.rand(50, 2), torch.rand(20, 2))
+    at = Centres(torch.rand(50, 2), torch.rand(20, 2))
     other = permuted(at, 1)
     for before, after in zip(at, other, strict=True):
         assert sorted(before.tolist()) == sorted(after.tolist())
@@ -55,7 +55,7 @@ def test_permuted_places_are_the_same_ones_on_other_images_of_the_same_set():
 
 def test_the_middle_is_as_far_from_every_edge():
     made = images(4)
-    at = middle(made)
+    at = middles(made)
     masks = with_mask_channel(made, at, SIGMA).images[:, -1]
     assert masks.equal(masks.flip(1))
     assert masks.equal(masks.flip(2))

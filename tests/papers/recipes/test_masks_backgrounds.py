@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from papers.raghu2021commentaries.masks_backgrounds import places_of, within
+from papers.raghu2021commentaries.masks_backgrounds import centres_in_arm, share_in_box
 from tests.cli.data.made_up import splits
 from tutelage.teachers import AttentionMask, Plain, RandomMask
 from tutelage_cli.data.batches import Batches, CollateImages
@@ -41,25 +41,25 @@ def images() -> Batches:
     ],
 )
 def test_a_place_is_in_a_box_up_to_the_edges_of_its_pixels(place, inside):
-    assert within(BOX, torch.tensor([place])) == inside
+    assert share_in_box(BOX, torch.tensor([place])) == inside
 
 
 def test_the_share_is_over_images():
     places = torch.tensor([[3.0, 5.0], [0.0, 0.0], [4.0, 9.0], [3.0, 11.0]])
-    assert within(BOX.expand(4, 4), places) == 0.5
+    assert share_in_box(BOX.expand(4, 4), places) == 0.5
 
 
 def test_a_mask_is_where_its_network_points():
-    at = places_of(AttentionMask(OnePixel(), sigma=2.0), images(), 0)
+    at = centres_in_arm(AttentionMask(OnePixel(), sigma=2.0), images(), 0)
     torch.testing.assert_close(at, torch.tensor([3.0, 8.0]).expand(9, 2))
 
 
 def test_without_masks_an_image_is_seen_about_its_middle():
-    assert torch.equal(places_of(Plain(), images(), 0), torch.full((9, 2), 5.5))
+    assert torch.equal(centres_in_arm(Plain(), images(), 0), torch.full((9, 2), 5.5))
 
 
 def test_random_masks_are_anywhere_and_the_same_for_a_seed():
-    at = places_of(RandomMask(sigma=2.0), images(), 0)
+    at = centres_in_arm(RandomMask(sigma=2.0), images(), 0)
     assert ((at >= -0.5) & (at < SIDE - 0.5)).all()
     assert len(at.unique(dim=0)) == 9
-    assert torch.equal(at, places_of(RandomMask(sigma=2.0), images(), 0))
+    assert torch.equal(at, centres_in_arm(RandomMask(sigma=2.0), images(), 0))
