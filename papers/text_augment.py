@@ -258,7 +258,7 @@ def stored_copies(
         try:
             return load_file(file)["copies"]
         except (SafetensorError, KeyError):
-            file.unlink()
+            file.unlink(missing_ok=True)
     copies = substitution(inputs, sides, seed=seed).contiguous()
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(file, save({"copies": copies}))

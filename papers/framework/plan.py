@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,8 +76,7 @@ class Plan(NamedTuple):
 def make_plan(recipe: Recipe, args: Reproduce) -> Plan:
     """The plan of a recipe for the arguments of ``python -m papers reproduce``."""
     base, seeds = _at_scale(recipe, args.scale)
-    changes = dict(_key_and_value(text) for text in args.set)
-    settings = replaced(base, changes, "--set")
+    settings = replaced(base, _changes(args.set), "--set")
     own = to_plain(base)
     changed = {k: v for k, v in to_plain(settings).items() if v != own[k]}
     if args.device == "cuda" and not torch.cuda.is_available():
@@ -100,6 +99,20 @@ def _at_scale(recipe: Recipe, scale: str) -> tuple[Any, int]:
             "and decided by three hours; python -m papers claims shows what each would take."
         )
     return recipe.settings.get(HOURS, recipe.settings["mini"]), planned.seeds
+
+
+def _changes(texts: Sequence[str]) -> dict[str, Any]:
+    # nested where a key has dots: source.model=X is source={model: X}
+    changes: dict[str, Any] = {}
+    for key, value in map(_key_and_value, texts):
+        *outer, last = key.split(".")
+        inner = changes
+        for name in outer:
+            inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise UsageError(f"--set gives {key}, and {name} as a whole: give one of both.")
+        inner[last] = value
+    return changes
 
 
 def _key_and_value(text: str) -> tuple[str, Any]:

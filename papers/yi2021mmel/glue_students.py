@@ -23,6 +23,7 @@ from papers.students import fit, predictions
 from papers.yi2021mmel.copies import Temperature, weigher
 from papers.yi2021mmel.glue_texts import Material, Source, copies_of, material, without_copies
 from papers.yi2021mmel.language_models import encoder
+from tutelage.errors import UsageError
 from tutelage.losses.objectives import Objective, cross_entropy, squared_error
 from tutelage.models.text_classifier import SMALL, text_classifier
 from tutelage.randomness import mixed_seed, seeded
@@ -78,7 +79,7 @@ class Settings(RecipeSettings):
     source: Source = field(default_factory=Source)  # texts and their copies
     student: str = ""
     """encoder of transformers: a folder, or its name in ``$TUTELAGE_DATA``; empty:
-    ``source.model``; ``small``, or both empty: a small one, trained from scratch. Unused if
+    ``source.model``; ``small``, or both empty: a small one, trained from scratch. Refused with
     ``source.vectors``: then the student is a perceptron with one hidden layer"""
     dropout: Share = 0.1  # in hidden layers and attention; the paper chose each from 0 and 0.1
     temperature: Temperature = 1.0  # lambda_P
@@ -88,6 +89,14 @@ class Settings(RecipeSettings):
     epochs: int | None = None  # None: 3 for the tasks of ``LARGE``, 10 for others
     lr: float = 3e-5  # of AdamW, the largest; decays linearly to 0
     warm_up: CountOrZero = 0  # steps of linear warm-up
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.student and self.source.vectors:
+            raise UsageError(
+                f"student is {self.student}, but with source.vectors it is a perceptron: leave "
+                "one of the two out."
+            )
 
     @property
     def epochs_or_default(self) -> int:

@@ -15,6 +15,7 @@ from papers.students import find_folder
 from papers.text_augment import SEARCHES, LanguageModel, Substitution, padded, stored_copies
 from papers.yi2021mmel.language_models import (
     Language,
+    folder_digest,
     learned_model,
     learned_tokenizer,
     masked_language_model,
@@ -22,7 +23,7 @@ from papers.yi2021mmel.language_models import (
     untrained_model,
     with_new_head,
 )
-from tutelage.errors import require_known
+from tutelage.errors import UsageError, require_known
 from tutelage.models.sentence_vectors import sentence_vectors
 from tutelage.storage.json_files import environment
 from tutelage_cli.data.cache import cache_folder
@@ -63,6 +64,9 @@ class Source(RecipeSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_known("Unknown search", self.search, SEARCHES)
+        for name in ("vectors", "new_head"):
+            if getattr(self, name) and not self.model:
+                raise UsageError(f"source.{name} needs an encoder: give source.model.")
 
 
 class Material(NamedTuple):
@@ -128,6 +132,11 @@ def _tokens(source: Source) -> Material:
     train_tokens, held_out_tokens = (
         tokenised(part.sides, tokenizer, source.longest) for part in (train, held_out)
     )
+    if not (train_tokens.sides > 0).any():
+        raise UsageError(
+            f"source.longest is {source.longest}: no token of a text fits beside the special "
+            "ones; give more."
+        )
     return Material(
         train_tokens,
         train.labels,
@@ -160,12 +169,11 @@ def copies_of(source: Source) -> Tensor:
 def _vectors(source: Source, texts: Tokens) -> Tensor:
     # sentence vectors [N, D]; of a pair with vectors u and v: u, v, |u - v| and u v
     language = LanguageModel.of(nn.Identity(), _tokens(without_copies(source)).tokenizer)
-    sides = [
-        _sentences_of(texts, side, language) for side in (1, 2) if (texts.sides == side).any()
-    ]
+    count = len(_texts(source.task).train.sides)  # 2: the task's texts are pairs
+    sides = [_sentences_of(texts, side, language) for side in range(1, count + 1)]
     encoded: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_encoded)
-    facts = source.model, str(environment())
-    vectors = [torch.from_numpy(encoded(side.numpy(), *facts)) for side in sides]
+    key = folder_digest(source.model), str(environment())
+    vectors = [torch.from_numpy(encoded(side.numpy(), source.model, key)) for side in sides]
     if len(vectors) == 1:
         return vectors[0]
     u, v = vectors
@@ -183,7 +191,7 @@ def _sentences_of(texts: Tokens, side: int, language: LanguageModel) -> Tensor:
 
 
 @torch.no_grad()
-def _encoded(rows: np.ndarray, model: str, _releases: str) -> np.ndarray:
+def _encoded(rows: np.ndarray, model: str, _key: tuple[str, str]) -> np.ndarray:
     # by the encoder, scaled so that each of D numbers has a second moment of about 1
     encoder, texts = sentence_vectors(model_folder(model)), torch.from_numpy(rows)
     found = torch.empty(len(texts), encoder.width)
@@ -198,28 +206,28 @@ def _language_model(source: Source) -> tuple[Any, Any]:
     if source.model and not source.new_head:
         return masked_language_model(source.model, source.longest)
     trained: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_learned)
-    folder = str(_folder(source.task))
-    state = trained(source.task, folder, source.model, source.language, str(environment()))
     sentences = _sentences(source.task, source.language)
-    tokenizer, model = _new(source.model, sentences, source.language)
+    facts = sentences, source.model, source.longest, source.language
+    key = folder_digest(source.model) if source.model else "", str(environment())
+    state = trained(*facts, key)
+    tokenizer, model = _new(*facts)
     model.load_state_dict(state)
     return tokenizer, model.eval()
 
 
-def _new(body: str, sentences: list[str], language: Language) -> tuple[Any, Any]:
+def _new(sentences: list[str], body: str, longest: int, language: Language) -> tuple[Any, Any]:
     # tokenizer and masked language model before training; body: the stored encoder, if any
     if body:
-        return with_new_head(body, LEARNED_AT)
+        return with_new_head(body, max(longest, language.longest), LEARNED_AT)
     tokenizer = learned_tokenizer(sentences, language.words)
     return tokenizer, untrained_model(tokenizer, LEARNED_AT)
 
 
 def _learned(
-    task: str, _folder: str, body: str, language: Language, _releases: str
+    sentences: list[str], body: str, longest: int, language: Language, _key: tuple[str, str]
 ) -> dict[str, Tensor]:
-    sentences = _sentences(task, language)
-    words, model = _new(body, sentences, language)
-    return learned_model(model, sentences, words, language, seed=LEARNED_AT).state_dict()
+    tokenizer, model = _new(sentences, body, longest, language)
+    return learned_model(model, sentences, tokenizer, language, seed=LEARNED_AT).state_dict()
 
 
 def _sentences(task: str, language: Language) -> list[str]:

@@ -1,5 +1,6 @@
 """Masked language models and encoders: stored by ``save_pretrained``, or trained here."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,34 +52,76 @@ def masked_language_model(name: str, longest: int) -> tuple[Any, Any]:
     """
     from transformers import AutoModelForMaskedLM
 
+    tokenizer, model, has_head = _loaded(AutoModelForMaskedLM, name, longest)
+    if not has_head:
+        raise UsageError(
+            f"{model_folder(name)} holds an encoder without a masked-LM head: give --set "
+            "source.new_head=true, which trains one (of a BERT), or another source.model."
+        )
+    return tokenizer, model
+
+
+def with_new_head(name: str, longest: int, seed: int) -> tuple[Any, Any]:
+    """The tokenizer of a stored BERT, and that BERT with a new masked-LM head.
+
+    Args:
+        name: See ``model_folder``.
+        longest: Tokens of the longest text; a model that takes fewer is refused.
+        seed: Of the head's weights.
+    """
+    from transformers import BertForMaskedLM, PreTrainedConfig
+
+    folder = model_folder(name)
+    try:
+        model_type = PreTrainedConfig.get_config_dict(folder)[0].get("model_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError(f"{folder} holds no model: {in_one_line(error)}") from error
+    if model_type != "bert":
+        raise UsageError(
+            f"{folder} holds a model of type {model_type}; source.new_head needs a BERT: give "
+            "another source.model."
+        )
+    with seeded(mixed_seed(seed, 0)):
+        tokenizer, model, has_head = _loaded(BertForMaskedLM, name, longest)
+    if has_head:
+        raise UsageError(f"{folder} holds a masked-LM head: leave source.new_head out.")
+    return tokenizer, model
+
+
+def _loaded(model_class: Any, name: str, longest: int) -> tuple[Any, Any, bool]:
+    # tokenizer and model of a folder, and whether the folder holds its head, too
     folder = model_folder(name)
     tokenizer = tokenizer_in(folder)
     try:
         with quietly():
-            model = AutoModelForMaskedLM.from_pretrained(str(folder), local_files_only=True)
+            model, loaded = model_class.from_pretrained(
+                str(folder), local_files_only=True, output_loading_info=True
+            )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UsageError(
             f"{folder} holds no masked language model: {in_one_line(error)}"
         ) from error
+    prefix = f"{model.base_model_prefix}."
+    missing = [key for key in loaded["missing_keys"] if "pooler" not in key]
+    if lacking := [key for key in missing if key.startswith(prefix)]:
+        raise UsageError(
+            f"{folder} lacks {len(lacking)} weights of its encoder, such as {lacking[0]}; give "
+            "a folder that save_pretrained wrote for a model of this kind."
+        )
     refuse_other_tokens(folder, model, len(tokenizer), OTHER)
-    shorter = "give a smaller source.longest"
+    shorter = "give a smaller source.longest and source.language.longest"
     refuse_short(folder, model.eval(), tokenizer, longest, shorter)
-    return tokenizer, model.float()
+    return tokenizer, model.float(), not missing
 
 
-def with_new_head(name: str, seed: int) -> tuple[Any, Any]:
-    """The tokenizer of a stored BERT, and that BERT with a new masked-LM head."""
-    from transformers import BertForMaskedLM
-
+def folder_digest(name: str) -> str:
+    """A digest of all files of a model, see ``model_folder``."""
+    digest = hashlib.sha256()
     folder = model_folder(name)
-    tokenizer = tokenizer_in(folder)
-    try:
-        with quietly(), seeded(mixed_seed(seed, 0)):
-            model: Any = BertForMaskedLM.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UsageError(f"{folder} holds no BERT: {in_one_line(error)}") from error
-    refuse_other_tokens(folder, model, len(tokenizer), OTHER)
-    return tokenizer, model.float()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(str(file.relative_to(folder)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def encoder(name: str, *, classes: int, dropout: float, tokenizer: Any) -> TextClassifier:
