@@ -47,13 +47,13 @@ def _draw(plot: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[Chart, s
     # a plot, and its description for screen readers
     title = plot["title"]
     if "lines" in plot:
-        lines = _lines(plot["lines"], content["series"])
+        lines = _lines(plot["lines"], content.get("series", {}))
         positions = sorted({float(x) for line in lines for x in line.track.epochs})
         chart = line_plot(lines, x_axis(plot["across"], positions), plot["label"])
         last = "; ".join(f"{line.name}: {number(float(line.track.mean[-1]))}" for line in lines)
         description = f"{title}. At the end {last or 'nothing'}."
     else:
-        drawing = content["drawings"].get(plot["arm"], {}).get(plot["drawing"])
+        drawing = content.get("drawings", {}).get(plot["arm"], {}).get(plot["drawing"])
         # there is no drawing if every job of the arm failed
         chart = DRAW[drawing["kind"]](drawing) if drawing else alt.Chart(_data([])).mark_point()
         description = f"{title}."

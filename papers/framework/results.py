@@ -193,7 +193,7 @@ def stored_results(root: Path) -> list[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{file} is damaged; delete it, or run that again.") from error
         if isinstance(content, dict) and {"recipe", "scale", "claims"} <= content.keys():
-            if lacking := {"arms", "series", "plots", "drawings", "seeds"} - content.keys():
+            if lacking := {"arms", "seeds"} - content.keys():
                 raise UsageError(
                     f"{file} has no {', '.join(sorted(lacking))}; delete it, or run that again."
                 )
