@@ -194,6 +194,16 @@ class LongShort(nn.Module):
         return self.head(self.lstm(x.reshape(len(x), -1, 2))[0][:, -1])
 
 
+def has_half_lstm() -> bool:
+    """Whether this processor has the kernel; those without AVX-512 have not."""
+    try:
+        with region(on=True):
+            LongShort()(torch.zeros(1, D))
+    except RuntimeError:
+        return False
+    return True
+
+
 def hypergradient(make: Callable[[], nn.Module], dtype: torch.dtype, *, half: bool) -> Tensor:
     torch.manual_seed(0)
     student, teacher, seen = make().to(dtype), InputWeigher().to(dtype), Seen(2)
@@ -215,9 +225,11 @@ def test_hypergradients_in_single_and_half_precision_come_close_to_those_in_doub
     make = (STUDENTS | {"long short": LongShort})[name]
     want = hypergradient(make, torch.float64, half=False)
     single = hypergradient(make, torch.float32, half=False)
-    half = hypergradient(make, torch.float32, half=True)
     # a hundred roundings of float32, ten of bfloat16
     assert (single - want).norm() <= 1e-5 * want.norm()
+    if make is LongShort and not has_half_lstm():
+        pytest.skip("PyTorch has no LSTM in bfloat16 for this processor")
+    half = hypergradient(make, torch.float32, half=True)
     assert (half - want).norm() <= 0.04 * want.norm()
 
 
