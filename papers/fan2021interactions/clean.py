@@ -45,7 +45,7 @@ class Episodes(Settings):
     episodes: int = 50  # students that a teacher of what to keep learns from
     goal: float = 0.8  # held-out accuracy for which an episode is rewarded, in (0, 1]
     goal_steps: int = 3500  # student steps after which it is given up
-    goal_every: int = 50  # student steps between two looks at the accuracy
+    goal_every: int = 50  # student steps between two evaluations
     keep_lr: float = 1e-3  # of the Adam that takes a step after each episode
 
     def __post_init__(self) -> None:

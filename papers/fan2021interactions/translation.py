@@ -204,14 +204,14 @@ RECIPE = Recipe(
                 how: (f"mispaired.{how}", "held_out")
                 for how in ("none", "surface", "rule", "right-only")
             },
-            across="look, the first before fine-tuning",
+            across="evaluation, the first before fine-tuning",
         ),
         curves(
             "Held-out loss, other pairs",
             "nats",
             [arm for arm in ARMS if not arm.startswith("mis")],
             "held_out",
-            across="look, the first before fine-tuning",
+            across="evaluation, the first before fine-tuning",
         ),
     ),
     prepare=_prepare,

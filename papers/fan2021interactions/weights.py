@@ -175,7 +175,7 @@ def _unseen(seed: int, settings: Settings, device: torch.device) -> Outcome:
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student with one seed, and look at the weights of its training set."""
+    """Train one student with one seed, and evaluate the weights of its training set."""
     if arm == OUT_OF_SAMPLE:
         return _unseen(seed, settings, device)
     trained = train(METHODS[arm], seed, settings, device)
