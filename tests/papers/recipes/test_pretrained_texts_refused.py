@@ -26,7 +26,8 @@ SIZES: dict[str, Any] = {
 POSITIONS = 32
 LANGUAGE = Language(steps=2, batch=4, longest=16, sentences=40)
 
-pytestmark = pytest.mark.usefixtures("real_data", "_cache")
+pytestmark = pytest.mark.usefixtures("_cache")
+needs_texts = pytest.mark.usefixtures("real_data")
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def settings(model: Path | str, **of_source: Any) -> Settings:
     return replace(smoke, source=replace(smoke.source, model=str(model), **given))
 
 
+@needs_texts
 @pytest.mark.parametrize(
     "of_source",
     [
@@ -98,6 +100,7 @@ def test_a_new_head_of_another_model_than_bert_is_refused(made):
         with_new_head(str(made / "roberta"), 16, 1)
 
 
+@needs_texts
 def test_copies_by_a_head_that_is_not_in_the_folder_are_refused(made):
     with pytest.raises(UsageError):
         load_recipe("mmel-glue").prepare(settings(made / "body", new_head=False))
@@ -108,6 +111,7 @@ def test_a_head_that_is_in_the_folder_is_not_replaced(made):
         with_new_head(str(made / "bert"), 16, 1)
 
 
+@needs_texts
 def test_other_weights_in_the_same_folder_give_other_vectors_and_copies(made):
     of = settings(made / "body", new_head=True)
     before = material(of.source).train.inputs
