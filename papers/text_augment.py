@@ -56,6 +56,12 @@ class LanguageModel:
         mask, pad = tokenizer.mask_token_id, tokenizer.pad_token_id
         return cls(model.eval(), mask, pad, special, prefix, suffix)
 
+    def sentences(self, ids: Int64[Tensor, "N L"], own: Tensor) -> list[Tensor]:
+        """One sentence of each text, whose tokens ``own`` marks, between special tokens."""
+        prefix, suffix = torch.tensor(self.prefix), torch.tensor(self.suffix)
+        marked = [row[mask] for row, mask in zip(ids, own, strict=True)]
+        return [torch.cat([prefix, sentence, suffix]).long() for sentence in marked]
+
     @torch.no_grad()
     def log_probs(
         self, ids: Int64[Tensor, "R L"], attended: Tensor, position: Int64[Tensor, "R"]
@@ -239,10 +245,9 @@ class Substitution:
         self, ids: Tensor, replaceable: Tensor
     ) -> tuple[list[Tensor], list[list[int]]]:
         # the sentence alone between special tokens, and the positions of its tokens there
-        prefix, suffix = torch.tensor(self.model.prefix), torch.tensor(self.model.suffix)
-        sentences = [row[own] for row, own in zip(ids, replaceable, strict=True)]
-        rows = [torch.cat([prefix, sentence, suffix]).long() for sentence in sentences]
-        return rows, [list(range(len(prefix), len(row) - len(suffix))) for row in rows]
+        rows = self.model.sentences(ids, replaceable)
+        first, behind = len(self.model.prefix), len(self.model.suffix)
+        return rows, [list(range(first, len(row) - behind)) for row in rows]
 
 
 def stored_copies(

@@ -182,10 +182,7 @@ def _vectors(source: Source, texts: Tokens) -> Tensor:
 
 def _sentences_of(texts: Tokens, side: int, language: LanguageModel) -> Tensor:
     # the first or second sentence of each text, as a text of its own [N, 3, L]
-    prefix, suffix = torch.tensor(language.prefix), torch.tensor(language.suffix)
-    tokens = zip(texts.inputs[:, 0], texts.sides, strict=True)
-    sentences = [ids[sides == side] for ids, sides in tokens]
-    rows = [torch.cat([prefix, ids, suffix]).long() for ids in sentences]
+    rows = language.sentences(texts.inputs[:, 0].long(), texts.sides == side)
     ids, attended = padded(rows, language.pad_token)
     return torch.stack([ids, torch.zeros_like(ids), attended.long()], 1)
 
@@ -205,17 +202,19 @@ def _language_model(source: Source) -> tuple[Any, Any]:
     # tokenizer and masked language model, trained where it has to be
     if source.model and not source.new_head:
         return masked_language_model(source.model, source.longest)
-    trained: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_learned)
+    trained: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_trained_state)
     sentences = _sentences(source.task, source.language)
     facts = sentences, source.model, source.longest, source.language
     key = folder_digest(source.model) if source.model else "", str(environment())
     state = trained(*facts, key)
-    tokenizer, model = _new(*facts)
+    tokenizer, model = _untrained(*facts)
     model.load_state_dict(state)
     return tokenizer, model.eval()
 
 
-def _new(sentences: list[str], body: str, longest: int, language: Language) -> tuple[Any, Any]:
+def _untrained(
+    sentences: list[str], body: str, longest: int, language: Language
+) -> tuple[Any, Any]:
     # tokenizer and masked language model before training; body: the stored encoder, if any
     if body:
         return with_new_head(body, max(longest, language.longest), LEARNED_AT)
@@ -223,10 +222,10 @@ def _new(sentences: list[str], body: str, longest: int, language: Language) -> t
     return tokenizer, untrained_model(tokenizer, LEARNED_AT)
 
 
-def _learned(
+def _trained_state(
     sentences: list[str], body: str, longest: int, language: Language, _key: tuple[str, str]
 ) -> dict[str, Tensor]:
-    tokenizer, model = _new(sentences, body, longest, language)
+    tokenizer, model = _untrained(sentences, body, longest, language)
     return learned_model(model, sentences, tokenizer, language, seed=LEARNED_AT).state_dict()
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tutelage.models.text_classifier import (
     TextClassifier,
     arguments,
     quietly,
+    refuse_incomplete,
     text_classifier,
 )
 from tutelage.randomness import mixed_seed, seeded
@@ -101,21 +103,18 @@ def _loaded(model_class: Any, name: str, longest: int) -> tuple[Any, Any, bool]:
         raise UsageError(
             f"{folder} holds no masked language model: {in_one_line(error)}"
         ) from error
-    prefix = f"{model.base_model_prefix}."
-    missing = [key for key in loaded["missing_keys"] if "pooler" not in key]
-    if lacking := [key for key in missing if key.startswith(prefix)]:
-        raise UsageError(
-            f"{folder} lacks {len(lacking)} weights of its encoder, such as {lacking[0]}; give "
-            "a folder that save_pretrained wrote for a model of this kind."
-        )
+    missing = loaded["missing_keys"]
+    refuse_incomplete(model, missing, str(folder))
     refuse_other_tokens(folder, model, len(tokenizer), OTHER)
     shorter = "give a smaller source.longest and source.language.longest"
     refuse_short(folder, model.eval(), tokenizer, longest, shorter)
-    return tokenizer, model.float(), not missing
+    has_head = all(key.startswith(f"{model.base_model_prefix}.") for key in missing)
+    return tokenizer, model.float(), has_head
 
 
+@cache
 def folder_digest(name: str) -> str:
-    """A digest of all files of a model, see ``model_folder``."""
+    """A digest of all files of a model, see ``model_folder``; read once in each process."""
     digest = hashlib.sha256()
     folder = model_folder(name)
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):

@@ -112,7 +112,7 @@ def text_classifier(
             f"{source} holds no sequence classifier: {' '.join(str(error).split())}"
         ) from error
     model, loaded = found
-    _refuse_empty(model, loaded["missing_keys"], source)
+    refuse_incomplete(model, loaded["missing_keys"], source)
     return TextClassifier(model.float().train())
 
 
@@ -139,7 +139,8 @@ def _with_dropout(config: Any, dropout: float | None) -> Any:
     return config
 
 
-def _refuse_empty(model: Any, missing: Collection[str], source: str) -> None:
+def refuse_incomplete(model: Any, missing: Collection[str], source: str) -> None:
+    """Refuse a folder that lacks weights of the encoder; other parts may be new."""
     # the pooler is the classifier's, as models that only fill gaps have none
     inside = f"{model.base_model_prefix}."
     lacks = sorted(k for k in missing if k.startswith(inside) and "pooler" not in k)

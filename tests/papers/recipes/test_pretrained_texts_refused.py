@@ -14,7 +14,12 @@ from papers.framework.plan import make_plan
 from papers.yi2021mmel import glue_texts
 from papers.yi2021mmel.glue_students import Settings
 from papers.yi2021mmel.glue_texts import copies_of, material
-from papers.yi2021mmel.language_models import Language, learned_tokenizer, with_new_head
+from papers.yi2021mmel.language_models import (
+    Language,
+    folder_digest,
+    learned_tokenizer,
+    with_new_head,
+)
 from tutelage.errors import UsageError
 
 SIZES: dict[str, Any] = {
@@ -123,6 +128,7 @@ def test_other_weights_in_the_same_folder_give_other_vectors_and_copies(made):
     other.bert.save_pretrained(made / "body")
     for cached in ("_material", "_tokens", "copies_of", "_language_model"):
         getattr(glue_texts, cached).cache_clear()  # as in a new process
+    folder_digest.cache_clear()
     assert not torch.equal(before, material(of.source).train.inputs)
     assert not torch.equal(copies, copies_of(of.source))
 
