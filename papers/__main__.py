@@ -101,17 +101,35 @@ class List:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    return exit_code_of(lambda: _command(_parse(words)), "papers")
+    return exit_code_of(lambda: _command(parse(words)), "papers")
 
 
-def _parse(words: Sequence[str]) -> Reproduce | Claims | Pays | List:
+def parse(words: Sequence[str]) -> Reproduce | Claims | Pays | List:
+    """Parse the command line; prints help, or a mistake, and exits where needed."""
     commands = (
         Annotated[Reproduce, tyro.conf.subcommand("reproduce", description=REPRODUCE_HELP)]
         | Annotated[Claims, tyro.conf.subcommand("claims", description=CLAIMS_HELP)]
         | Annotated[Pays, tyro.conf.subcommand("pays", description=PAYS_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
-    return tyro.cli(commands, prog="python -m papers", args=words, config=FLAT)
+    given = _with_one_set(words)
+    return tyro.cli(commands, prog="python -m papers", args=given, config=FLAT)
+
+
+def _with_one_set(words: Sequence[str]) -> list[str]:
+    # all values of --set behind one: of a flag that is given twice, tyro keeps the last alone
+    values: list[str] = []
+    others: list[str] = []
+    after_set = False
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name == "--set":
+            after_set = True
+            values += [value] if equals else []
+        else:
+            after_set = after_set and not word.startswith("-")
+            (values if after_set else others).append(word)
+    return [*others, "--set", *values] if values else list(words)
 
 
 def _command(args: Reproduce | Claims | Pays | List) -> int:

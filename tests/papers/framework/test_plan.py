@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from papers.__main__ import parse
 from papers.framework import plan as planning
 from papers.framework.args import Reproduce
 from papers.framework.plan import make_plan
@@ -57,3 +58,17 @@ def test_settings_given_in_words_are_read_by_their_type():
 def test_a_wrong_setting_is_refused(word, part):
     with pytest.raises(UsageError, match=part):
         folder(set=(word,))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--set", "epochs=2", "lr=3"],
+        ["--set", "epochs=2", "--set", "lr=3"],
+        ["--set=epochs=2", "--out", "x", "--set=lr=3"],
+    ],
+)
+def test_settings_are_kept_of_each_set(words):
+    args = parse(["reproduce", "gar-splits", *words])
+    assert isinstance(args, Reproduce)
+    assert (args.recipe, args.set) == ("gar-splits", ("epochs=2", "lr=3"))
