@@ -14,6 +14,7 @@ from papers.framework.args import Reproduce, check
 from papers.framework.paper_tables import planned_hours
 from tutelage.errors import UsageError, require_known
 from tutelage_cli.cli import FLAT, STOPPED, exit_code_of
+from tutelage_cli.config.flags import with_repeated_joined
 from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import Output, say, say_table
 
@@ -112,24 +113,8 @@ def parse(words: Sequence[str]) -> Reproduce | Claims | Pays | List:
         | Annotated[Pays, tyro.conf.subcommand("pays", description=PAYS_HELP)]
         | Annotated[List, tyro.conf.subcommand("list", description=List.__doc__)]
     )
-    given = _with_one_set(words)
+    given = with_repeated_joined(words, ("--set", "--cells"))
     return tyro.cli(commands, prog="python -m papers", args=given, config=FLAT)
-
-
-def _with_one_set(words: Sequence[str]) -> list[str]:
-    # all values of --set behind one: of a flag that is given twice, tyro keeps the last alone
-    values: list[str] = []
-    others: list[str] = []
-    after_set = False
-    for word in words:
-        name, equals, value = word.partition("=")
-        if name == "--set":
-            after_set = True
-            values += [value] if equals else []
-        else:
-            after_set = after_set and not word.startswith("-")
-            (values if after_set else others).append(word)
-    return [*others, "--set", *values] if values else list(words)
 
 
 def _command(args: Reproduce | Claims | Pays | List) -> int:

@@ -15,12 +15,15 @@ from rich.table import Table
 
 from tutelage.errors import MissingExtraError, UnsupportedStudentError, UsageError, interrupted
 from tutelage_cli.commentary.args import Card, Commentary, Export, Learn, Pull, Push, Show
+from tutelage_cli.commentary.settings import LearnSettings
 from tutelage_cli.compare.args import REPORT_HELP, Report
+from tutelage_cli.config.flags import flags_of_several_values, with_repeated_joined
 from tutelage_cli.inspect.args import INSPECT_HELP, Inspect
 from tutelage_cli.runner.workers import handling, process_rank
 from tutelage_cli.terminal import Output, say
 from tutelage_cli.train.args import TRAIN_HELP, Train, base_settings, train_flags, train_of
 from tutelage_cli.train.names import TAUGHT_BY
+from tutelage_cli.train.settings import TrainSettings
 
 WRONG_USE, STOPPED = 2, 130
 """exit codes"""
@@ -96,6 +99,7 @@ def command(args: Train | Inspect | Report | Commentary | List) -> int:
 def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     """Parse the command line; prints help, or a mistake, and exits where needed."""
     _refuse_empty(words)
+    words = with_repeated_joined(words, _flags_of_several_values(words))
     flags = train_flags(base_settings(words))
     commands = (
         Annotated[
@@ -108,6 +112,14 @@ def parse(words: Sequence[str]) -> Train | Inspect | Report | Commentary | List:
     )
     found: Any = tyro.cli(commands, prog="tutelage", description=HELP, args=words, config=FLAT)
     return train_of(found) if isinstance(found, flags) else found
+
+
+def _flags_of_several_values(words: Sequence[str]) -> set[str]:
+    if words[:1] == ["train"]:
+        return flags_of_several_values(TrainSettings)
+    if words[:2] == ["commentary", "card"]:
+        return flags_of_several_values(Card)
+    return flags_of_several_values(LearnSettings, Show)
 
 
 def _refuse_empty(words: Sequence[str]) -> None:
