@@ -20,6 +20,7 @@ def settings_of(words: str) -> Any:
             "controls",
             ("pruned", "fine-tuned", "cross-fitted"),
         ),
+        ("train --controls none --controls none", "controls", ("none",)),
         ("train --teacher=loss --seeds 2 --teacher focal", "teacher", ("loss", "focal")),
         ("train --ignore-labels -1 -2 --ignore_labels=?", "ignore_labels", ("-1", "-2", "?")),
         ("train --text-column a --jobs 1 --text-column=b", "text_column", ("a", "b")),

@@ -34,7 +34,7 @@ def flags_of_several_values(*classes: type[Any]) -> set[str]:
 def with_repeated_joined(words: Sequence[str], flags: Collection[str]) -> list[str]:
     """The words with all values of each of ``flags`` that is given several times behind one.
 
-    tyro keeps the values of the last alone.
+    tyro keeps the values of the last alone. A value that is given twice counts once.
     """
     values: dict[str, list[str]] = {name: [] for name in _repeated(words) if name in flags}
     others: list[str] = []
@@ -47,7 +47,8 @@ def with_repeated_joined(words: Sequence[str], flags: Collection[str]) -> list[s
                 into += [value] if equals else []
                 continue
         into.append(word)
-    return [*others, *(word for name, given in values.items() for word in (name, *given))]
+    joined = {name: dict.fromkeys(given) for name, given in values.items()}
+    return [*others, *(word for name, given in joined.items() for word in (name, *given))]
 
 
 def _repeated(words: Sequence[str]) -> list[str]:
