@@ -35,9 +35,9 @@ from tutelage_cli.data.batches import Batches
 
 ARMS = ("none", "random", "mixup", "shuffled", "learned")
 METRICS = {
-    "test_accuracy": "at the end, %",
-    "test_loss": "at the end, nats",
-    "fraction": "how much of the partner is blended in, mean over pairs of classes",
+    "test_accuracy": "at the end of training, %",
+    "test_loss": "at the end of training, nats",
+    "fraction": "blending fraction of the partner, mean over pairs of classes",
 }
 ROWS = {
     "none": "No commentary",
@@ -152,7 +152,7 @@ def blended(
     drawing = grid(
         names,
         learned_fractions,
-        label="fraction of the partner",
+        label="blending fraction",
         rows="class",
         columns="partner",
     )
@@ -180,7 +180,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 
 
 def run_cifar10(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """The same, with the metrics of ``PAIRS``."""
+    """The same as ``run``, with the metrics of ``PAIRS``."""
     outcome, grid = blended(arm, seed, settings, device)
     index = splits(settings.data).train.classes.index
     excesses = {m: excess(grid, (index(a), index(b))) for m, (a, b) in PAIRS.items()}
@@ -192,20 +192,20 @@ FRACTION = curves(
     "Mean blending fraction while it is learned", "fraction", ["learned"], "fraction"
 )
 HELD_OUT = curves(
-    "Held-out loss while the fractions are learned", "nats", ["learned"], "held-out loss"
+    "Held-out loss while fractions are learned", "nats", ["learned"], "held-out loss"
 )
 
 
 MINI = Settings("cifar10", "cnn", 2000, 4000, 4000, 64, 64, 30, 1e-3, 1e-2, 45, 0.02, False)
 CIFAR10 = Recipe(
     name="commentaries-blending-cifar",
-    title="Students under a learned blending of classes have a lower test loss.",
+    title="Learned blending of pairs of classes gives a lower test loss.",
     paper="commentaries",
     where="Tables 2 and C.1, Figures 5 and C.1, CIFAR-10",
     arms=ARMS,
     metrics=METRICS
     | {
-        m: f"fraction of {a} with {b} and back, less the mean of their rows; 0 if all are alike"
+        m: f"mean fraction of {a} with {b} and back, minus that of their rows; 0 if all equal"
         for m, (a, b) in PAIRS.items()
     },
     settings={
@@ -222,21 +222,27 @@ CIFAR10 = Recipe(
             below("test_loss", "learned", "none"),
         ),
         Claim(
-            "It gives a lower one than a random grid.", below("test_loss", "learned", "random")
+            "Learned blending gives a lower test loss than a random grid.",
+            below("test_loss", "learned", "random"),
         ),
         Claim(
-            "It gives a lower one than its own grid shuffled.",
+            "Learned blending gives a lower test loss than the same grid shuffled.",
             below("test_loss", "learned", "shuffled"),
         ),
         Claim(
-            "Classes that look alike, cat and dog, truck and automobile, are blended with one "
-            "another more than with others.",
+            "Similar classes (cat and dog, truck and automobile) are blended with one another "
+            "more than with other classes.",
             above("cat_dog", "learned", 0.0) + above("truck_automobile", "learned", 0.0),
         ),
     ),
     table="Table C.1",
     printed=cells("CIFAR10"),
-    plots=(Panel("Learned fractions of seed 0", "learned", "grid"), LOSSES, FRACTION, HELD_OUT),
+    plots=(
+        Panel("Learned blending fractions, seed 0", "learned", "grid"),
+        LOSSES,
+        FRACTION,
+        HELD_OUT,
+    ),
     prepare=lambda settings: splits(settings.data),
 )
 
@@ -244,12 +250,12 @@ BASELINES = {
     "none": "no blending",
     "random": "a random grid",
     "mixup": "mixup",
-    "shuffled": "its own grid shuffled",
+    "shuffled": "the same grid shuffled",
 }
 CIFAR100 = replace(
     CIFAR10,
     name="commentaries-blending-cifar100",
-    title="Students under a learned blending of a hundred classes do best, in both numbers.",
+    title="Learned blending gives the best test accuracy and test loss on CIFAR-100.",
     where="Tables 2 and C.1, CIFAR-100",
     metrics=METRICS,
     settings={
@@ -263,7 +269,7 @@ CIFAR100 = replace(
     run=run,
     claims=tuple(
         Claim(
-            f"Learned blending does better than {name}, in accuracy and loss.",
+            f"Learned blending gives a higher test accuracy and a lower test loss than {name}.",
             below("test_loss", "learned", arm) + above("test_accuracy", "learned", arm),
         )
         for arm, name in BASELINES.items()

@@ -1,4 +1,4 @@
-"""Blending fractions of digits: larger for classes that are seldom confused with others.
+"""Blending fractions of digits: larger for classes with a low test error.
 
 Raghu et al. 2021, section 4 and Figure 4: a blending fraction for every pair of classes,
 learned by algorithm 1 through whole student runs. Figures: ``docs/results.md``.
@@ -176,7 +176,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     drawing = grid(
         [str(digit) for digit in range(CLASSES)],
         1 - blending.shares.detach().cpu(),
-        label="fraction of the partner",
+        label="blending fraction",
         rows="digit",
         columns="partner",
     )
@@ -186,17 +186,19 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 DIGITS = "digit (10: the digit 0)"
 RECIPE = Recipe(
     name="commentaries-blending-mnist",
-    title="Digits that students confuse less are blended more, the digit 1 most of all.",
+    title="Digits with a lower test error are blended more, the digit 1 most.",
     paper="commentaries",
     where="Section 4 and Figure 4",
     arms=ARMS,
     metrics={
-        "correlation": "Pearson's, over the ten classes, of test error and blending fraction",
+        "correlation": "Pearson correlation of test error and blending fraction over the ten "
+        "classes",
         "correlation_without_1": "the same over the nine other digits",
-        "digit_1": "blending fraction of the digit 1, mean over partners; 0.25 at the start",
-        "most_of_others": "the largest fraction of another digit",
-        "mean_of_others": "the mean fraction of the other digits",
-        "test_error": "of students taught with the fractions, mean over classes, %",
+        "digit_1": "blending fraction of the digit 1, mean over partners; 0.25 initially",
+        "most_of_others": "largest blending fraction of the other digits",
+        "mean_of_others": "mean blending fraction of the other digits",
+        "test_error": "of new students trained with the learned fractions, mean over classes, "
+        "%",
     },
     settings={
         "smoke": Settings(2, 16, 0.05, 2, 0.1, 40, 20, 1000, 2, 2),
@@ -208,20 +210,21 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "The more often a class is taken for another, the less is blended into it.",
+            "Test error and blending fraction are negatively correlated over the classes.",
             below("correlation", "drawn", 0.0),
         ),
         Claim(
-            "The digit 1 is blended most.",
+            "The digit 1 has the largest blending fraction.",
             above("digit_1", "drawn", ("drawn", "most_of_others")),
         ),
         expectation(
-            "Both are so where every class has as many images, in training and held-out part.",
+            "With balanced classes in training and held-out images, too, the correlation is "
+            "negative and the digit 1 has the largest blending fraction.",
             below("correlation", "balanced", 0.0)
             + above("digit_1", "balanced", ("balanced", "most_of_others")),
         ),
         expectation(
-            "The first is so among the nine other digits, too, drawn freely or in balance.",
+            "The correlation is also negative over the nine other digits, in both arms.",
             below("correlation_without_1", "drawn", 0.0)
             + below("correlation_without_1", "balanced", 0.0),
         ),
@@ -229,12 +232,12 @@ RECIPE = Recipe(
     table="Sec 4 / C.1",
     printed={("drawn", "correlation"): PRINTED},
     plots=(
-        Panel("Fractions of seed 0, drawn", "drawn", "grid"),
-        Panel("Fractions of seed 0, balanced", "balanced", "grid"),
+        Panel("Blending fractions, seed 0, drawn", "drawn", "grid"),
+        Panel("Blending fractions, seed 0, balanced", "balanced", "grid"),
         curves("Blending fraction of each digit", "fraction", ARMS, "fraction", DIGITS),
         curves("Test error of each digit", "%", ARMS, "error", DIGITS),
         Plot(
-            "Blending fraction while it is learned",
+            "Blending fractions while they are learned",
             "fraction",
             {f"{who}, {arm}": (arm, who) for arm in ARMS for who in TRACKED},
             across="student",

@@ -1,4 +1,4 @@
-"""New students with a curriculum, without, and with weights that ignore the iteration.
+"""New students with a curriculum, without weights, and with weights that ignore the iteration.
 
 Raghu et al. 2021, section 3.1, Figures 2 and 3: weights learned by algorithm 1 through whole
 runs of a small network. Figures: ``docs/results.md``.
@@ -45,7 +45,7 @@ from tutelage_cli.data.batches import Batches
 class CurriculumSettings(RecipeSettings):
     """How a curriculum is learned; the defaults are the paper's for rotated digits."""
 
-    steps: int = 500  # of each student, through which it is learned
+    steps: int = 500  # of each student, through which the curriculum is learned
     batch: int = 10
     lr: float = 1e-4  # of the student's Adam
     teacher_steps: int = 20  # students, one after the other
@@ -89,8 +89,8 @@ def learned(
 
 
 ARMS = ("none", "curriculum", "clipped", "non-curriculum")
-"""no weights; weights by image and iteration; the same with the iteration clipped at the last
-one of the students with which they were learned; weights by image"""
+"""no weights; weights by image and iteration; the same with the iteration clipped to those
+with which the weights were learned; weights by image"""
 BEYOND: dict[str, Beyond] = {"curriculum": "paper", "clipped": "safe", "non-curriculum": "safe"}
 PLACES = ("cnn", "resnet", "deeper")
 """students in the names of metrics: the network with which weights were learned, a ResNet, a
@@ -101,11 +101,12 @@ METRICS = {
     f"{what}_{place}": f"{said}, {student}, %"
     for place, student in zip(PLACES, STUDENT_NAMES, strict=True)
     for what, said in (
-        ("area", "mean test accuracy along the training"),
-        ("final", "test accuracy at its end"),
+        ("area", "mean test accuracy during training"),
+        ("final", "test accuracy at the end of training"),
     )
 } | {
-    "weight": "mean weight of test images at the last step that it was learned through",
+    "weight": "mean weight of test images at the last iteration with which the weights were "
+    "learned",
     "spread": "standard deviation of these weights",
 }
 
@@ -128,14 +129,14 @@ class Settings(RecipeSettings):
     data: str = "cifar10"
     course: CurriculumSettings = PAPER
     train: int = 40_000  # images on which weights are learned
-    held_out: int = 10_000  # images of the held-out loss; pupils are trained on these, too
+    held_out: int = 10_000  # images of the held-out loss; new students are trained on them, too
     tested: int = 10_000  # test images
     pupils: tuple[StudentSettings, ...] = tuple(map(StudentSettings, RESNETS))
     """one for each of ``PLACES``"""
     batch: int = 64
-    lr: float = 1e-4  # of a pupil's Adam
+    lr: float = 1e-4  # of a new student's Adam
     looks: int = 128
-    """evaluations of the test accuracy, at equal intervals, the last at a pupil's end"""
+    """evaluations of the test accuracy at equal intervals, the last at the end of training"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -234,16 +235,19 @@ def better_areas() -> tuple[Claim, ...]:
     """The claims of Figures 2 and 3, for the network of the learned weights and for others."""
     return (
         Claim(
-            "A two-block CNN has the larger area under its test accuracy with the curriculum "
-            "than with no weights.",
+            "With the curriculum, the two-block CNN has a larger area under its test accuracy "
+            "curve than without weights.",
             above("area_cnn", "curriculum", "none"),
         ),
         Claim(
-            "Its area is larger than with weights blind to the iteration.",
+            "With the curriculum, the two-block CNN has a larger area than with weights that "
+            "ignore the iteration.",
             above("area_cnn", "curriculum", "non-curriculum"),
         ),
         Claim(
-            "Both are so for ResNets, which the curriculum was not learned with.",
+            "With the curriculum, the two ResNets, which were not used to learn it, also have "
+            "larger areas than without weights, and than with weights that ignore the "
+            "iteration.",
             above("area_resnet", "curriculum", "none", "non-curriculum")
             + above("area_deeper", "curriculum", "none", "non-curriculum"),
         ),
@@ -293,7 +297,7 @@ GPU = Settings(
 )
 CIFAR10 = Recipe(
     name="commentaries-curriculum-cifar",
-    title="Under a learned curriculum new students are ahead for most of their training.",
+    title="A learned curriculum raises the test accuracy of new students during training.",
     paper="commentaries",
     where="Figures 2 and 3, CIFAR-10",
     arms=ARMS,
@@ -304,7 +308,8 @@ CIFAR10 = Recipe(
     claims=(
         *better_areas(),
         expectation(
-            "The CNN's last accuracy is higher with the curriculum, too.",
+            "With the curriculum, the final test accuracy of the two-block CNN is also higher "
+            "than without weights, and than with weights that ignore the iteration.",
             above("final_cnn", "curriculum", "none", "non-curriculum"),
         ),
     ),
@@ -318,7 +323,7 @@ SETTINGS = {
 CIFAR100 = replace(
     CIFAR10,
     name="commentaries-curriculum-cifar100",
-    title="Under a learned curriculum new students of a hundred classes are ahead.",
+    title="A learned curriculum raises the test accuracy during training on CIFAR-100.",
     where="Figures 2 and 3, CIFAR-100",
     settings=SETTINGS | {"smoke": replace(SETTINGS["smoke"], train=100, held_out=100)},
     claims=better_areas(),

@@ -1,4 +1,4 @@
-"""Weights of the support examples of a task, learned together with the initial student.
+"""Weights of the support examples of a task, learned jointly with the initialisation.
 
 Raghu et al. 2021, Tables 1 and B.1: MAML on CIFAR-FS, alone and with example weights. The arms
 whose support images are partly corrupted are ours. Figures: ``docs/results.md``.
@@ -200,20 +200,21 @@ MINI = Settings(
 )
 RECIPE = Recipe(
     name="commentaries-fewshot",
-    title="Weights for a task's few examples, learned with where its student starts.",
+    title="Example weights learned jointly with an initialisation raise few-shot accuracy.",
     paper="commentaries",
     where="Tables 1 and B.1, the rows of CIFAR-FS",
     arms=ARMS,
     metrics={
-        "accuracy": "on the query sets of tasks of unseen classes, weights used at test, %",
-        "interval": "half of that mean's 95% interval over tasks, points",
-        "accuracy_digits": "on tasks of other data, MNIST's digits, %",
-        "accuracy_off": "as the first, weights not used at test, %",
-        "accuracy_permuted": "as the first, each support example with another one's weight, %",
-        "good_weight": "mean weight of support examples that were left as they are",
-        "corrupted_weight": "mean weight of those that were corrupted; 1 where none is",
-        "weight_ratio": "of the two",
-        "weight_spread": "standard deviation of weights within a support set",
+        "accuracy": "on the query sets of tasks with unseen classes, with example weights at "
+        "test, %",
+        "interval": "half of the width of its 95% interval over tasks, points",
+        "accuracy_digits": "the same on tasks of MNIST digits, %",
+        "accuracy_off": "as accuracy, without example weights at test, %",
+        "accuracy_permuted": "as accuracy, each support example with the weight of another, %",
+        "good_weight": "mean weight of clean support examples",
+        "corrupted_weight": "mean weight of corrupted support examples; 1 if there are none",
+        "weight_ratio": "good_weight divided by corrupted_weight",
+        "weight_spread": "standard deviation of the weights within a support set",
     },
     settings={
         "smoke": Settings(
@@ -236,29 +237,31 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "Weights learned together with the start raise the accuracy on new tasks, with one "
-            "example of each class and with five.",
+            "Example weights learned jointly with the initialisation raise the accuracy on "
+            "new tasks, with one and with five examples per class.",
             above("accuracy", "1-shot.weights", "1-shot.maml")
             + above("accuracy", "5-shot.weights", "5-shot.maml"),
         ),
         expectation(
-            "Where some support images are corrupted, the weights find them, and raise the "
-            "accuracy above that of the start alone.",
+            "With corrupted support images, clean examples have more than 1.5 times the "
+            "weight of corrupted ones, and the weights raise the accuracy above that of MAML.",
             above("weight_ratio", CORRUPTED, 1.5)
             + above("accuracy", CORRUPTED, "5-shot-corrupted.maml"),
         ),
         expectation(
-            "There, weights that belong to other examples of the support set do worse by more "
-            "than a point.",
+            "With corrupted support images, the weights of other support examples give an "
+            "accuracy that is lower by more than one point.",
             above("accuracy", CORRUPTED, (CORRUPTED, "accuracy_permuted"), margin=1.0),
         ),
         expectation(
-            "Where nothing is corrupted, the weights cost less than three points.",
+            "Without corrupted images, the weights lower the accuracy by less than three "
+            "points, with one and with five examples per class.",
             above("accuracy", "1-shot.weights", "1-shot.maml", margin=-3.0)
             + above("accuracy", "5-shot.weights", "5-shot.maml", margin=-3.0),
         ),
         expectation(
-            "To first order the start is at most three points worse.",
+            "First-order MAML is less than three points worse than MAML, with five examples "
+            "per class.",
             above("accuracy", "5-shot.first-order", "5-shot.maml", margin=-3.0),
         ),
     ),
@@ -270,14 +273,14 @@ RECIPE = Recipe(
     },
     plots=tuple(
         Plot(
-            f"{shots}, while the start is learned",
+            f"{shots}, during meta-training",
             "query loss",
             {
                 arm.split(".")[1]: (arm, "query loss")
                 for arm in ARMS
                 if arm.split(".")[0] == shots
             },
-            across="part of the run, in order",
+            across="interval of meta-training",
         )
         for shots in ("1-shot", "5-shot", "5-shot-corrupted")
     ),

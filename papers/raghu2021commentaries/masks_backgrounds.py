@@ -187,18 +187,18 @@ def _read(settings: Settings) -> None:
 
 RECIPE = Recipe(
     name="commentaries-masks-backgrounds",
-    title="Learned masks keep students from judging objects by their backgrounds.",
+    title="Learned masks keep students from classifying objects by their backgrounds.",
     paper="commentaries",
     where="Table 3 and Figure 7",
     arms=ARMS,
     metrics={
-        "held_out_accuracy": "on held-out images, whose backgrounds are as in training, %",
-        "held_out_top5": "the true class among the five likeliest, %",
-        "test_accuracy": "on test images, whose background is that of the class before, %",
-        "test_top5": "the true class among the five likeliest, %",
-        "taken_for_background": "test images taken for the class of their background, %",
-        "in_box": "share of test images whose mask has its centre in the object's box; of the "
-        "image's middle where there is no mask",
+        "held_out_accuracy": "on held-out images, with backgrounds as in training, %",
+        "held_out_top5": "top-5 accuracy on the same images, %",
+        "test_accuracy": "on test images, each with the background of the previous class, %",
+        "test_top5": "top-5 accuracy on the same images, %",
+        "taken_for_background": "test images classified as the class of their background, %",
+        "in_box": "share of test images with the mask centre in the object's bounding box; "
+        "without a mask, with the middle of the image",
     },
     settings={
         "smoke": Settings("digits", 5.0, "cnn", Sizes(20, 20, 20), 10, 1, 1e-3, 1),
@@ -212,27 +212,29 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "Where backgrounds mislead, a student does better through learned masks than "
-            "without, in top-1 and top-5.",
+            "With misleading backgrounds (test images), learned masks give a higher top-1 and "
+            "top-5 accuracy than no masks.",
             above("test_accuracy", "learned", "none") + above("test_top5", "learned", "none"),
         ),
         Claim(
-            "Where backgrounds help, it does worse than without.",
+            "With helpful backgrounds (held-out images), learned masks give a lower top-1 and "
+            "top-5 accuracy than no masks.",
             below("held_out_accuracy", "learned", "none")
             + below("held_out_top5", "learned", "none"),
         ),
         Claim(
-            "Masks lie on the object: in its box more often than the image's middle, or a "
-            "random place.",
+            "Learned masks lie on the object: their centre is in its bounding box more often "
+            "than the middle of the image, or a random position.",
             above("in_box", "learned", "centre", "random"),
         ),
         expectation(
-            "It is learning where to look that helps where backgrounds mislead: learned masks "
-            "do better than masks in the middle, or at random.",
+            "With misleading backgrounds, learned masks give a higher accuracy than masks in "
+            "the middle of the image, and than masks at random positions.",
             above("test_accuracy", "learned", "centre", "random"),
         ),
         expectation(
-            "Fewer test images are taken for the class of their background.",
+            "With learned masks, fewer test images are classified as the class of their "
+            "background than without masks.",
             below("taken_for_background", "learned", "none"),
         ),
     ),
@@ -242,7 +244,7 @@ RECIPE = Recipe(
     },
     plots=(
         curves("Training loss of new students", "nats", ARMS, "training loss"),
-        Panel("Test images, their masks, and what is seen", "learned", "masks"),
+        Panel("Test images, masks and masked images", "learned", "masks"),
     ),
     prepare=_read,
 )

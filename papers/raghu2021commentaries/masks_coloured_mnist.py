@@ -26,7 +26,7 @@ from tutelage_cli.data.local import load_known
 from tutelage_cli.data.synthetic.named import Sizes, coloured_parts
 
 EVALUATIONS = 10
-"""evaluations on test images while the masks are learned; there is one before, too"""
+"""evaluations on test images while the masks are learned, besides one before training"""
 
 
 @dataclass(frozen=True)
@@ -102,20 +102,21 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     )
 
 
-ACROSS = "evaluation, the first before training"
+ACROSS = "evaluation (1: before training)"
 RECIPE = Recipe(
     name="commentaries-masks-coloured-mnist",
-    title="Masks that learn along with a student find the digit that is the label.",
+    title="Masks that are learned jointly with a student find the digit that is the label.",
     paper="commentaries",
     where="Figure 6, coloured MNIST",
     arms=("red", "blue"),
     metrics={
-        "near_red": "share of test images with the mask's centre nearer the red digit's than "
-        "the blue one's; chance is 0.5",
-        "in_red": "share with it in the red digit's quadrant; chance is 0.25",
-        "red_distance": "from the mask's centre to the red digit's, mean over test "
-        "images, pixels",
-        "blue_distance": "the same to the blue digit's",
+        "near_red": "share of test images whose mask centre is nearer to the red digit than "
+        "to the blue one; chance is 0.5",
+        "in_red": "share of test images whose mask centre is in the red digit's quadrant; "
+        "chance is 0.25",
+        "red_distance": "distance of the mask centre from the red digit's centre, mean over "
+        "test images, pixels",
+        "blue_distance": "the same for the blue digit",
         "test_accuracy": "of the student on masked test images, %",
     },
     settings={
@@ -128,33 +129,36 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "Where the red digit is the label, the mask's centre is nearer to it than to the "
-            "blue one in most test images, and on average.",
+            "If the red digit is the label, the mask centre is nearer to it than to the blue "
+            "digit, in most test images and in the mean distance.",
             above("near_red", "red", 0.5)
             + below("red_distance", "red", ("red", "blue_distance")),
         ),
         expectation(
-            "It is so in more than four of five test images.", above("near_red", "red", 0.8)
+            "If the red digit is the label, the mask centre is nearer to it in more than 80% "
+            "of the test images.",
+            above("near_red", "red", 0.8),
         ),
         expectation(
-            "Where the blue digit is the label of the same images, the mask goes to that one.",
+            "If the blue digit is the label of the same images, the mask centre is nearer to "
+            "it, in most test images and in the mean distance.",
             below("near_red", "blue", 0.5)
             + below("blue_distance", "blue", ("blue", "red_distance")),
         ),
     ),
     plots=(
         *(
-            Panel(f"Test images and their masks, {arm} the label", arm, "masks")
+            Panel(f"Test images and masks, label {arm}", arm, "masks")
             for arm in ("red", "blue")
         ),
         Plot(
-            "Test images with the mask nearer the red digit",
+            "Images with the mask nearer to the red digit",
             "share",
-            {f"{arm} is the label": (arm, "near_red") for arm in ("red", "blue")},
+            {f"label {arm}": (arm, "near_red") for arm in ("red", "blue")},
             ACROSS,
         ),
         Plot(
-            "From the mask to each digit, red the label",
+            "Distance of mask from digits, label red",
             "pixels",
             {f"to {colour}": ("red", f"{colour}_distance") for colour in ("red", "blue")},
             ACROSS,

@@ -246,11 +246,14 @@ def masks_recipe(data: str, column: str) -> Recipe:
     mini = replace(small, train=3000, held_out=1000, tested=5000, batch=64)
     return Recipe(
         name=name,
-        title="Learned masks serve a student better than random ones, or other images' masks.",
+        title="Learned masks give better results than random masks or other images' masks.",
         paper="commentaries",
         where=f"Table D.1, {column[:5]}-{column[5:]}",
         arms=ARMS,
-        metrics={"test_accuracy": "at the end, %", "test_loss": "at the end, nats"},
+        metrics={
+            "test_accuracy": "at the end of training, %",
+            "test_loss": "at the end of training, nats",
+        },
         settings={
             "smoke": tiny,
             "mini": mini,
@@ -261,21 +264,27 @@ def masks_recipe(data: str, column: str) -> Recipe:
         run=run,
         claims=(
             Claim(
-                "Learned masks do better than random ones, in accuracy and loss.",
+                "Learned masks give a higher test accuracy and a lower test loss than random "
+                "masks.",
                 better("learned", "random"),
             ),
             Claim(
-                "They do better than the same masks on other images, in loss.",
+                "Learned masks give a lower test loss than the same masks permuted over "
+                "images.",
                 below("test_loss", "learned", "permuted"),
             ),
-            Claim("So they do in accuracy.", above("test_accuracy", "learned", "permuted")),
+            Claim(
+                "Learned masks give a higher test accuracy than the same masks permuted over "
+                "images.",
+                above("test_accuracy", "learned", "permuted"),
+            ),
         ),
         table="Table D.1",
         printed={
             (arm, m): (row, cell) for arm, row in ROWS.items() for m, cell in columns.items()
         },
         plots=(
-            Panel("Test images, their learned masks, what is seen", "learned", "masks"),
+            Panel("Test images, masks and masked images", "learned", "masks"),
             curves("Training loss of new students", "nats", ARMS, "training loss"),
         ),
         prepare=lambda settings: splits(settings.data),

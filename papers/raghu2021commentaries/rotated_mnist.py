@@ -1,4 +1,4 @@
-"""Weights of ones, rotated to the left or to the right, by their angle.
+"""Weights of images of ones, rotated to the left or to the right, by their angle.
 
 Raghu et al. 2021, section 3.1: a curriculum of example weights, learned by algorithm 1 through
 whole student runs. Figures: ``docs/results.md``.
@@ -27,7 +27,7 @@ ARMS = {"overlapping": OVERLAPPING, "separate": SEPARATE}
 FIRST = {"overlapping": 0, "separate": 15}
 """smallest angle of each arm, in degrees, where its bins begin"""
 BINS, WIDTH = 6, 5  # the bins, and degrees in each
-MOMENTS = 10  # evaluations of the weights over a student's training, after that at its start
+MOMENTS = 10  # evaluations of the weights along a student's training, besides one at its start
 PAPER = CurriculumSettings()  # the same for both arms
 
 
@@ -111,8 +111,10 @@ def _metrics(before: list[float], after: list[float], bins: list[float]) -> dict
 
 
 def _by_angle(arm: str) -> Plot:
-    across = f"bin of {WIDTH} degrees of |rotation|, from {FIRST[arm]}"
-    return Plot(f"Weight at the end, {arm}", "weight", {arm: (arm, "weight")}, across=across)
+    across = f"bin of |rotation|, {WIDTH} degrees each, from {FIRST[arm]}"
+    return Plot(
+        f"Weight at the end of training, {arm}", "weight", {arm: (arm, "weight")}, across=across
+    )
 
 
 def _along(arm: str) -> Plot:
@@ -124,18 +126,19 @@ def _along(arm: str) -> Plot:
 SMOKE = CurriculumSettings(2, 8, 1e-3, 2)
 RECIPE = Recipe(
     name="commentaries-rotated-mnist",
-    title="Ones turned by angles that both classes share count least; else small angles count.",
+    title="Weights are low at angles that both classes share; without such, at large angles.",
     paper="commentaries",
     where="Figures 1, B.1 and B.2",
     arms=tuple(ARMS),
     metrics={
-        "correlation_start": "Spearman's, of |rotation| and weight, at a student's start",
-        "correlation_end": "the same at its end",
-        "correlation_change": "from start to end",
-        "untaught_end": "correlation at the end under a curriculum yet to learn",
-        "untaught_change": "from start to end, of the same",
-        "smallest_angles": "mean weight in the first bin of 5 degrees, at the end",
-        "least_beyond": "the smallest mean weight of the other bins",
+        "correlation_start": "Spearman correlation of |rotation| and weight at the start of a "
+        "student's training",
+        "correlation_end": "the same at the end",
+        "correlation_change": "correlation_end minus correlation_start",
+        "untaught_end": "correlation at the end with an untrained curriculum",
+        "untaught_change": "change from start to end with an untrained curriculum",
+        "smallest_angles": "mean weight in the first bin of 5 degrees, at the end of training",
+        "least_beyond": "smallest mean weight of the other bins",
         "largest_angles": "mean weight in the last bin",
         "large_angles": "mean of the mean weights of the last two bins",
     },
@@ -153,31 +156,33 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "Where the classes share angles, weights are lowest at these, within 5 degrees.",
+            "With shared angles (arm overlapping), weights are lowest at these, within 5 "
+            "degrees.",
             below("smallest_angles", "overlapping", ("overlapping", "least_beyond")),
         ),
         Claim(
-            "There weights within 5 degrees are lower than from 20 degrees on.",
+            "With shared angles, weights within 5 degrees are lower than from 20 degrees on.",
             below("smallest_angles", "overlapping", ("overlapping", "large_angles")),
         ),
         Claim(
-            "There weights and angles are positively rank-correlated, at start and end.",
+            "With shared angles, the rank correlation of angle and weight is positive, at the "
+            "start and at the end of training.",
             above("correlation_start", "overlapping", 0.0)
             + above("correlation_end", "overlapping", 0.0),
         ),
         Claim(
-            "That correlation rises along the training.",
+            "With shared angles, the rank correlation increases during training.",
             above("correlation_change", "overlapping", 0.0),
         ),
         Claim(
-            "Where the classes share no angle, the correlation falls along the training and "
-            "ends negative.",
+            "Without shared angles (arm separate), the rank correlation decreases during "
+            "training and is negative at the end.",
             below("correlation_change", "separate", 0.0)
             + below("correlation_end", "separate", 0.0),
         ),
         expectation(
-            "Learning does it: the correlation ends higher than before learning where classes "
-            "share angles, and falls more than before where they do not.",
+            "This is due to learning: with shared angles, the final correlation is higher "
+            "than with an untrained curriculum, and without them, it decreases more.",
             above("correlation_end", "overlapping", ("overlapping", "untaught_end"))
             + below("correlation_change", "separate", ("separate", "untaught_change")),
         ),

@@ -202,16 +202,16 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 
 RECIPE = Recipe(
     name="commentaries-vectors",
-    title="Vectors learned for students to predict come to tell attributes apart.",
+    title="Learned auxiliary targets encode attributes of the images.",
     paper="commentaries",
     where="Appendix A and Figure A.1",
     arms=ARMS,
     metrics={
-        "correlation": "of an attribute with the number of the vector that goes along with it "
-        "most, in size, over test images; mean over attributes",
-        "least": "the same of the attribute with the smallest",
-        "last": "of the last attribute; on CIFAR-10 that is how much people disagree on an "
-        "image, which no student is told",
+        "correlation": "largest |correlation| of an attribute with a component of the vectors "
+        "over test images; mean over attributes",
+        "least": "the same for the attribute for which it is smallest",
+        "last": "the same for the last attribute; on CIFAR-10, that is the disagreement of "
+        "people on an image, which is not used in training",
     },
     settings={
         "smoke": Settings("", 40, 20, 40, 4, 4, 2, 4, 1e-3, 2),
@@ -223,18 +223,19 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "Numbers of the learned vectors go along with attributes more than those of a "
-            "network that has not learned.",
+            "Components of the learned vectors are more strongly correlated with attributes "
+            "than those of an untrained network.",
             above("correlation", "learned", "untaught"),
         ),
         expectation(
-            "So does one with how much people disagree on an image (CIFAR-10).",
+            "A component is also more strongly correlated with the disagreement of people on "
+            "an image (CIFAR-10).",
             above("last", "learned", "untaught"),
         ),
     ),
     plots=(
         curves(
-            "Attributes and vectors",
+            "Correlation of attributes and vectors",
             "largest |correlation|",
             ARMS,
             "by attribute",
