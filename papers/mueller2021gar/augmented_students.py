@@ -1,4 +1,4 @@
-"""Students that learn under a policy of augmentation: none, fixed, or learned on the way."""
+"""Students trained with an augmentation policy: none, fixed, or learned during training."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -33,13 +33,13 @@ STILL = ("frozen", "random")  # policies that do not learn
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's, or those of its code's base recipe."""
+    """Settings of a job; the defaults are the paper's, or those of its code's base recipe."""
 
     student: Student = "wrn-28-10"
     examples: int = 50_000  # training images, class balanced
     tested: int = 10_000  # test images, class balanced
     batch: int = 256  # images per student step
-    epochs: int = 200  # every step's images count, augmented or not
+    epochs: int = 200  # counted over the images of all steps, augmented or not
     lr: float = 0.2  # of SGD with Nesterov momentum, falling to 0 along a cosine
     warm_up: float = 0.025  # share of the run in which it rises to that
     cutout: CountOrZero = 16
@@ -53,18 +53,18 @@ class Settings(RecipeSettings):
 
 
 class Trained(NamedTuple):
-    """A student at the end, and what became of its policy."""
+    """Results of a trained student and of its policy."""
 
     test: dict[str, float]  # ``test_accuracy`` in percent, ``test_loss`` in nats
     losses: list[float]  # mean training loss of each epoch, nats
     teacher: LearnedAugmentation | None
     effect: "KeepEffect"  # of its policy's operations; empty without one
-    fitted: float  # accuracy on the training images as they are, percent
+    fitted: float  # accuracy on the training images without augmentation, percent
 
 
 @dataclass(frozen=True)
 class KeepEffect:
-    """What a reward said of each operation: where it was done against where it was dropped."""
+    """Rewards by operation: where it was applied, and where it was dropped."""
 
     done: np.ndarray = field(default_factory=lambda: np.zeros((64, 2)))
     """sum of normalised rewards and number of cases, by place in the space"""
@@ -80,7 +80,7 @@ class KeepEffect:
             np.add.at(total[:, 1], actions.operation[where], 1)
 
     def difference(self, operations: int) -> np.ndarray:
-        """Mean normalised reward where an operation was done less that where it was dropped."""
+        """Mean normalised reward where an operation was applied minus where it was dropped."""
         done, dropped = (
             total[:operations, 0] / np.maximum(total[:operations, 1], 1)
             for total in (self.done, self.dropped)
@@ -90,11 +90,11 @@ class KeepEffect:
 
 @dataclass(frozen=True)
 class AlignmentByOperation(OneStep):
-    """Gradient alignment, whose rewards are counted by operation, too, and may be permuted."""
+    """Gradient alignment whose rewards are also summed by operation, and may be permuted."""
 
     effect: KeepEffect
     permuted: bool = False
-    """hand each example another one's reward: a control that learns from noise alone"""
+    """give each example the reward of another: a control that learns from noise alone"""
     inner: GradientAlignment = field(
         default_factory=lambda: GradientAlignment(evaluate_on="plain")
     )
@@ -139,7 +139,7 @@ def train(
 ) -> Trained:
     """Train one student.
 
-    Crops, mirrors and the cutout are the student's first layer, behind every policy.
+    Crops, flips and the cutout are the student's first layer, after every policy.
     """
     training = limited(splits(data).train, settings.examples, mixed_seed(seed, 2))
     test = limited(splits(data).test, settings.tested, mixed_seed(0, 2))

@@ -1,4 +1,4 @@
-"""What a gradient-alignment reward costs beside direct meta-gradients, in plain steps.
+"""Cost of a gradient-alignment reward and of direct meta-gradients, in plain steps.
 
 Müller et al. 2021, sections 3 and 4: less than 25% more time and 80% more memory against 6.4
 times the time and 2.7 to 3.1 times the memory. Figures: ``docs/results.md``.
@@ -35,7 +35,7 @@ CLASSES, SPLITS = 10, 10
 
 
 class Material(NamedTuple):
-    """What a step needs, the same for all."""
+    """Student, optimiser and batches, the same for all methods."""
 
     student: nn.Module
     optimizer: Optimizer
@@ -43,7 +43,7 @@ class Material(NamedTuple):
 
 
 def material(name: str, size: int, seed: int, device: torch.device) -> Material:
-    """A student and random images: what they show makes no difference to what a step costs."""
+    """A student and random images, whose content does not change the cost of a step."""
     made = build_student(name, classes=CLASSES, channels=3, size=32, seed=mixed_seed(seed, 0))
     student, draws = made.to(device), torch.Generator().manual_seed(mixed_seed(seed, 1))
     rule = SGD(student.parameters(), 0.01, momentum=0.9, nesterov=True, weight_decay=5e-4)
@@ -72,7 +72,7 @@ def plain(material: Material) -> Once:
 
 
 def rewarded(method: Alignment, material: Material) -> Once:
-    """A step that gives the rewards of the step before, and teaches a sampler by them."""
+    """A step that computes the rewards of the previous step, and trains a sampler on them."""
     device = next(material.student.parameters()).device
     sampler = SplitSampler([len(next(material.batches).ids)] * SPLITS).to(device)
     learner = Adam(sampler.parameters(), 0.1)
@@ -82,7 +82,7 @@ def rewarded(method: Alignment, material: Material) -> Once:
 
 
 def looked_ahead(signal: Lookahead, material: Material) -> Once:
-    """A step whose examples are weighed by a network that learns one step ahead, exactly."""
+    """A step whose examples are weighted by a network trained by exact one-step lookahead."""
     weigher = LossWeigher().to(next(material.student.parameters()).device)
     learner = Adam(weigher.parameters(), 1e-3)
     tutor = Tutor(material.student, material.optimizer, weigher, learner, signal=signal)
@@ -124,7 +124,7 @@ def chain_rule(material: Material) -> Once:
 
 
 def with_higher(material: Material) -> Once:
-    """The same by the library ``higher``: the next batch's loss after a step that is tried."""
+    """The same by the library ``higher``: the next batch's loss after a tentative step."""
     higher = import_module("higher")
 
     def once() -> None:
@@ -158,16 +158,16 @@ METHODS: Mapping[str, Callable[[Material], Once]] = {
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's."""
+    """Settings of a job; the defaults are the paper's."""
 
     depth: int = 28  # of the wide ResNet
     widen: int = 10  # of the wide ResNet
     batch: int = 128  # images per step
-    rounds: int = 9  # times that a plain step and the arm's are taken in turn
+    rounds: int = 9  # times that a plain step and a step of the arm are taken in alternation
 
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Measure an arm beside plain steps, in one process."""
+    """Measure an arm and plain steps in one process."""
     name = f"wrn-{settings.depth}-{settings.widen}"
     methods: dict[str, Callable[[], Once]] = {
         k: lambda method=method: method(material(name, settings.batch, seed, device))
@@ -196,11 +196,14 @@ ROWS = {"chain-rule": "reused-gradient chain rule", "higher": "higher"}
 
 RECIPE = Recipe(
     name="gar-overhead",
-    title="A reward by gradient alignment costs little, a direct meta-gradient several steps.",
+    title="Gradient-alignment rewards cost little, direct meta-gradients several plain steps.",
     paper="gar",
     where="Sections 3 and 4, cost",
     arms=tuple(METHODS),
-    metrics={"time": "of a step, in plain steps", "memory": "peak, in that of plain steps"},
+    metrics={
+        "time": "time of a step, relative to a plain step",
+        "memory": "peak memory, relative to plain steps",
+    },
     settings={
         "smoke": Settings(depth=10, widen=1, batch=4, rounds=1),
         "mini": Settings(depth=16, widen=2, batch=16, rounds=5),
@@ -212,21 +215,21 @@ RECIPE = Recipe(
     repeatable=False,
     claims=(
         Claim(
-            "Read off the step's own passes, a reward adds less than 25% to the time of a step "
-            "and less than 80% to its memory.",
+            "Computed from the step's own forward and backward pass, a reward adds less than "
+            "25% to the time of a step and less than 80% to its memory.",
             (
                 Comparison(("ghost", "time"), "below", 1.25),
                 Comparison(("ghost", "memory"), "below", 1.8),
             ),
         ),
         Claim(
-            "A direct meta-gradient takes longer by more than a plain step, and more memory by "
-            "half of what plain steps need.",
+            "A direct meta-gradient takes longer than a reward by more than one plain step, "
+            "and more memory by more than half of what plain steps need.",
             tuple(c for arm in DIRECT for c in _cheaper("ghost", arm, time=1.0, memory=0.5)),
         ),
         expectation(
-            "Looking one step ahead by dot products gives the weights' meta-gradient in less "
-            "time and memory than the chain rule that keeps the gradient's graph.",
+            "One-step lookahead by dot products gives the meta-gradient of the weights in "
+            "less time and memory than the chain rule, which keeps the graph of the gradient.",
             _cheaper("lookahead-next", "chain-rule", time=0.0, memory=0.0),
         ),
     ),
@@ -235,5 +238,7 @@ RECIPE = Recipe(
         **{(arm, "memory"): (ROWS[arm], "memory") for arm in DIRECT},
         **{(arm, "time"): ("both", "step time") for arm in DIRECT},
     },
-    notes=() if HIGHER else ("higher is not installed here, and so was not measured.",),
+    notes=()
+    if HIGHER
+    else ("The package higher is not installed here, so it was not measured.",),
 )

@@ -1,8 +1,9 @@
-"""Augmentation learned along with a student (OLA): CIFAR, a hundred digits, and the policy.
+"""Online learned augmentation (OLA): CIFAR, a hundred digits, and the learned policy.
 
 Müller et al. 2021, Table 2 and section 4. ``CIFAR`` compares OLA with UniformAugment in two
-search spaces, and with its own start; ``DIGITS`` whether it pays where any augmentation helps;
-``POLICY`` whether it drops the operations whose reward says so. Figures: ``docs/results.md``.
+search spaces, and with its own initial policy; ``DIGITS`` tests it where any augmentation
+helps; ``POLICY`` tests whether it drops operations that lower its reward. Figures:
+``docs/results.md``.
 """
 
 from dataclasses import replace
@@ -49,11 +50,14 @@ CIFAR_MINI = Settings(
 )
 CIFAR = Recipe(
     name="ola-cifar",
-    title="Augmentation learned along with a student does better than a fixed uniform one.",
+    title="Online learned augmentation (OLA) is more accurate than a uniform policy.",
     paper="gar",
     where="Table 2",
     arms=CIFAR_ARMS,
-    metrics={"test_accuracy": "at the end, %", "test_loss": "at the end, nats"},
+    metrics={
+        "test_accuracy": "at the end of training, %",
+        "test_loss": "at the end of training, nats",
+    },
     settings={
         "smoke": Settings("cnn", examples=100, tested=100, batch=50, epochs=2),
         "mini": CIFAR_MINI,
@@ -64,20 +68,24 @@ CIFAR = Recipe(
     run=run_cifar,
     claims=(
         Claim(
-            "On CIFAR-100, OLA does better than UniformAugment in the wide space.",
+            "On CIFAR-100, OLA gives a higher test accuracy than UniformAugment in the wide "
+            "space.",
             above("test_accuracy", "cifar100.learned.wl", "cifar100.uniform.wl"),
         ),
         Claim(
-            "And in the space of RandAugment.",
+            "On CIFAR-100, OLA gives a higher test accuracy than UniformAugment in the space of "
+            "RandAugment.",
             above("test_accuracy", "cifar100.learned.ra", "cifar100.uniform.ra"),
         ),
         Claim(
-            "On CIFAR-10 it is no worse in either space, by more than half a point.",
+            "On CIFAR-10, OLA is less than half a point worse than UniformAugment in both "
+            "spaces.",
             above("test_accuracy", "cifar10.learned.wl", "cifar10.uniform.wl", margin=-0.5)
             + above("test_accuracy", "cifar10.learned.ra", "cifar10.uniform.ra", margin=-0.5),
         ),
         expectation(
-            "It does better than its own policy left as it starts, every other step plain.",
+            "On CIFAR-100 in the wide space, OLA gives a higher test accuracy than with its "
+            "initial policy kept fixed.",
             above("test_accuracy", "cifar100.learned.wl", "cifar100.frozen.wl"),
         ),
     ),
@@ -112,11 +120,11 @@ MOVES = (
     *("rotate", "shear_x", "shear_y", "translate_x", "translate_y"),
     *("flip_lr", "flip_ud"),
 )
-"""operations that take pixels to other places"""
+"""geometric operations"""
 
 
 def run_digits(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
-    """Train one student, neither cropped nor mirrored otherwise."""
+    """Train one student, without other crops and flips."""
     trained = train("mnist5k", arm, SPACE, settings, seed, device, moved=False)
     series = {"training loss": trained.losses}
     if trained.teacher is not None:
@@ -129,14 +137,15 @@ HUNDRED = Settings(examples=100, tested=1000, batch=32, epochs=400)
 SMALL_CNN = replace(HUNDRED, student="cnn", lr=0.01, warm_up=0.04, cutout=0, teacher_lr=0.05)
 DIGITS = Recipe(
     name="ola-digits",
-    title="With a hundred images, augmentation learned on the way does better than fixed.",
+    title="With a hundred training images, OLA is more accurate than fixed augmentation.",
     paper="gar",
     where="Section 4, online learned augmentation; the data are ours",
     arms=DIGITS_ARMS,
     metrics={
-        "test_accuracy": "at the end, %",
-        "test_loss": "at the end, nats",
-        "train_accuracy": "on the training images as they are, at the end, %",
+        "test_accuracy": "at the end of training, %",
+        "test_loss": "at the end of training, nats",
+        "train_accuracy": "on the training images without augmentation, at the end of "
+        "training, %",
     },
     settings={
         "smoke": TINY,
@@ -148,21 +157,25 @@ DIGITS = Recipe(
     run=run_digits,
     claims=(
         expectation(
-            "A policy that is learned on the way does better than no augmentation.",
+            "OLA gives a higher test accuracy than no augmentation.",
             above("test_accuracy", "learned", "none"),
         ),
         expectation(
-            "Than the same steps with its policy left uniform.",
+            "OLA gives a higher test accuracy than the same steps with its initial, uniform "
+            "policy.",
             above("test_accuracy", "learned", "frozen"),
         ),
         expectation(
-            "Than UniformAugment at every step.", above("test_accuracy", "learned", "uniform")
+            "OLA gives a higher test accuracy than UniformAugment at every step.",
+            above("test_accuracy", "learned", "uniform"),
         ),
         expectation(
-            "Than policies drawn at random.", above("test_accuracy", "learned", "random")
+            "OLA gives a higher test accuracy than policies drawn at random.",
+            above("test_accuracy", "learned", "random"),
         ),
         expectation(
-            "Than policies that learn from other examples' rewards.",
+            "OLA gives a higher test accuracy than policies that learn from the rewards of "
+            "other examples.",
             above("test_accuracy", "learned", "permuted"),
         ),
     ),
@@ -173,7 +186,7 @@ DIGITS = Recipe(
             {
                 f"{arm}, {name}": (arm, series)
                 for arm in ("learned", "permuted")
-                for name, series in (("moves of pixels", "moves"), ("others", "others"))
+                for name, series in (("geometric", "moves"), ("others", "others"))
             },
         ),
         curves("Training loss", "loss", ("none", "frozen", "learned", "permuted"), LOSS),
@@ -183,7 +196,7 @@ DIGITS = Recipe(
 
 
 HARSH = ("invert", "solarize", "equalize", "flip_ud", "posterize")
-"""operations that leave little of what an image looks like at many strengths"""
+"""operations that change the appearance of an image strongly at many strengths"""
 
 
 def run_policy(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
@@ -207,7 +220,7 @@ def run_policy(arm: str, seed: int, settings: Settings, device: torch.device) ->
     drawing = scatter(
         effect.tolist(),
         logits.tolist(),
-        ("mean reward where kept less where dropped", "keep logit"),
+        ("mean reward if kept minus if dropped", "keep logit"),
         colours=["harsh" if op in HARSH else "other" for op in teacher.space.operations],
         colour="operation",
     )
@@ -216,18 +229,18 @@ def run_policy(arm: str, seed: int, settings: Settings, device: torch.device) ->
 
 POLICY = Recipe(
     name="ola-policy",
-    title="A learned augmentation keeps the operations that its rewards speak for.",
+    title="OLA keeps the operations for which its rewards are higher.",
     paper="gar",
     where="Section 4, online learned augmentation",
     arms=("learned", "permuted"),
     metrics={
-        "keep_correlation": "of the final keep logits with the run's own measured effect of "
-        "keeping, over operations",
+        "keep_correlation": "correlation of the final keep logits with the measured effect of "
+        "keeping on the reward of the same run, over operations",
         "keep_spread": "standard deviation of the keep logits over operations",
-        "mean_operations": "expected operations for an image, kept or not, 1 to 4",
-        "mean_level": "expected level of operations that have one, 0 to 30; 15 at first",
-        "test_accuracy": "at the end, %",
-        "test_loss": "at the end, nats",
+        "mean_operations": "expected number of operations per image, kept or not, 1 to 4",
+        "mean_level": "expected level of operations that have one, 0 to 30; 15 initially",
+        "test_accuracy": "at the end of training, %",
+        "test_loss": "at the end of training, nats",
     },
     settings={
         "smoke": TINY,
@@ -239,21 +252,22 @@ POLICY = Recipe(
     run=run_policy,
     claims=(
         expectation(
-            "The keep logits end up in the order of what keeping each operation was measured "
-            "to do to the reward.",
+            "The final keep logits correlate by more than 0.7 with the measured effect of "
+            "keeping each operation on the reward.",
             above("keep_correlation", "learned", 0.7),
         ),
         expectation(
-            "They do not where every example is handed another one's reward, though the policy "
-            "moves there, too.",
+            "If every example is given the reward of another, that correlation is between "
+            "-0.5 and 0.5, although the policy changes there, too: the spread of the keep "
+            "logits is above 0.1.",
             below("keep_correlation", "permuted", 0.5)
             + above("keep_correlation", "permuted", -0.5)
             + above("keep_spread", "permuted", 0.1),
         ),
     ),
     plots=(
-        Panel("Learned: every operation", "learned", "operations"),
-        Panel("By rewards of others", "permuted", "operations"),
+        Panel("Operations of the arm learned", "learned", "operations"),
+        Panel("Operations of the arm permuted", "permuted", "operations"),
         Plot(
             "Keep probability",
             "probability",
