@@ -1,4 +1,4 @@
-"""Six methods to train on right labels: three networks, on CIFAR-10 and CIFAR-100.
+"""Six methods to train on clean labels: three networks, on CIFAR-10 and CIFAR-100.
 
 Fan et al. 2021, Table 1. Figures: ``docs/results.md``.
 """
@@ -40,11 +40,11 @@ from tutelage_cli.train.material import open_streams
 
 @dataclass(frozen=True)
 class Episodes(Settings):
-    """What decides a job where some arm learns over whole students."""
+    """Settings of a job in which some arm learns over whole student runs."""
 
-    episodes: int = 50  # students that a teacher of what to keep learns from
+    episodes: int = 50  # students from which the teacher of L2T-data learns
     goal: float = 0.8  # held-out accuracy for which an episode is rewarded, in (0, 1]
-    goal_steps: int = 3500  # student steps after which it is given up
+    goal_steps: int = 3500  # student steps after which an episode is given up
     goal_every: int = 50  # student steps between two evaluations
     keep_lr: float = 1e-3  # of the Adam that takes a step after each episode
 
@@ -60,7 +60,7 @@ class Episodes(Settings):
 
 
 def learned_to_keep(seed: int, settings: Episodes, device: torch.device) -> Method:
-    """Learn what to keep, from fresh students on the seed's own data."""
+    """Learn which examples to keep, from new students on the data of the seed."""
     material = material_of(settings, seed)
     inputs = inputs_of(material)
     streams = open_streams(material, train_settings_of(settings), seed, device)
@@ -97,8 +97,8 @@ METHODS: Mapping[str, tuple[Method, ...]] = {
     ),
     "interactions": (interactions(),),
 }
-"""by arm; of several the one with the least held-out error counts; what is learned over many
-students is learned first"""
+"""by arm; of several methods, the one with the lowest held-out error counts; L2T-data is
+learned first, over many students"""
 ROWS = {
     "plain": "Baseline",
     "focal": "Focal loss",
@@ -109,14 +109,14 @@ ROWS = {
 }
 """what the paper calls them"""
 Changes = Mapping[str, Mapping[str, Any]]
-"""by scale, what differs from the recipes of right labels"""
+"""by scale, what differs from ``CLEAN``"""
 SMALL: Mapping[str, Any] = {"student": "cnn", "examples": 2000, "augment": "none", "epochs": 20}
 """the small network at mini scale, with steps enough to memorise its images"""
 TEN: Changes = {"mini": SMALL, "hours": {"goal": 0.7}}
 HUNDRED: Changes = {"mini": {**SMALL, "examples": 5000}}
 FEW: Mapping[str, Any] = {"goal_steps": 200, "goal_every": 10, "episodes": 10}
 GOALS = {"cifar10": (0.25, 0.8), "cifar100": (0.05, 0.4)}
-"""the accuracy that an episode is to come to, at mini and gpu scale, and at paper scale"""
+"""target accuracy of an episode, at mini and gpu scale, and at paper scale"""
 TWO = {"goal": 0.1, "goal_steps": 2, "goal_every": 1, "episodes": 2}
 SMOKE = {
     "data": "mnist5k",
@@ -164,7 +164,7 @@ def _recipe(
     row = f"{data.upper().replace('CIFAR', 'CIFAR-')} / {network}"
     return Recipe(
         name=name,
-        title="With right labels, deep interactions do better than what else weighs or grades.",
+        title="With clean labels, deep interactions give the lowest test error of six methods.",
         paper="l2tdi",
         where=f"Table 1, {row}",
         arms=tuple(METHODS),
@@ -174,15 +174,17 @@ def _recipe(
         run=run,
         claims=(
             Claim(
-                "Deep interactions do better than plain training.",
+                "Deep interactions give a lower test error than plain training.",
                 below("error", "interactions", "plain"),
             ),
             Claim(
-                "They do better than focal loss, self-paced learning, L2T-data and L2T-loss.",
+                "Deep interactions give a lower test error than focal loss, self-paced "
+                "learning, L2T-data and L2T-loss.",
                 below("error", "interactions", "focal", "self-paced", KEPT, "l2t-loss"),
             ),
             expectation(
-                "They do no worse than plain training, by more than a point.",
+                "With deep interactions, the test error is less than one point above plain "
+                "training's.",
                 below("error", "interactions", "plain", margin=-1.0),
             ),
         ),

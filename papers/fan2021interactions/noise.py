@@ -33,7 +33,7 @@ ROWS = {
     "meta-weight-net": "Meta-Weight-Net",
     "mentornet": "MentorNet",
 }
-"""what the paper calls the arms that it has"""
+"""rows of the paper's tables by arm"""
 DIGITS = Settings(
     data="mnist5k",
     student="cnn",
@@ -66,11 +66,12 @@ def _column(table: str, data: str, noise: str, mini: Settings, paper: Settings) 
 def _recipe(name: str, title: str, column: dict, minutes: tuple[int, int]) -> Recipe:
     # the paper's four rows, and the teacher of margin and loss; minutes at mini and paper scale
     lowers = Claim(
-        "The paper's teacher lowers the error of plain training.",
+        "The paper's teacher gives a lower test error than plain training.",
         below("error", "interactions", "plain"),
     )
     so_does = expectation(
-        "So does one of margin and loss.", below("error", "margin-loss", "plain")
+        "A teacher of margin and loss gives a lower test error than plain training.",
+        below("error", "margin-loss", "plain"),
     )
     return table_recipe(
         METHODS,
@@ -85,26 +86,26 @@ def _recipe(name: str, title: str, column: dict, minutes: tuple[int, int]) -> Re
 
 FLIP_20 = _recipe(
     "interactions-noise-flip-20",
-    "Weights from the internal state lower the error where a fifth of the labels is flipped.",
+    "Weights from the internal state lower the test error with 20% flipped labels.",
     _column("Table 6", "cifar10", "flip2:0.2", DIGITS, Settings()),
     (4, 215),
 )
 FLIP_CIFAR100 = _recipe(
     "interactions-noise-flip-cifar100",
-    "Weights from the internal state lower the error with flipped labels of many classes.",
+    "Weights from the internal state lower the error with 40% flipped labels, CIFAR-100.",
     _column("Table 6", "cifar100", "flip2:0.4", HUNDRED, Settings()),
     (6, 215),
 )
 FLIP_CIFAR100_20 = _recipe(
     "interactions-noise-flip-cifar100-20",
-    "Weights from the internal state lower the error with a fifth of many labels flipped.",
+    "Weights from the internal state lower the error with 20% flipped labels, CIFAR-100.",
     _column("Table 6", "cifar100", "flip2:0.2", HUNDRED, Settings()),
     (6, 215),
 )
 WIDE = Settings(student="wrn-28-10", epochs=40, decay_at=(36 / 40, 38 / 40))
 UNIFORM = _recipe(
     "interactions-noise-uniform",
-    "Weights from the internal state lower the error of students with random labels.",
+    "Weights from the internal state lower the test error with uniform label noise.",
     _column("Table 5", "cifar10", "uniform:0.4", DIGITS, WIDE),
     (4, 600),
 )
@@ -127,29 +128,32 @@ def _better(arm: str) -> tuple[Comparison, ...]:
 FLIP = table_recipe(
     FLIP_METHODS,
     name="interactions-noise-flip",
-    title="Weights from the internal state lower the error of students with flipped labels.",
+    title="Weights from the internal state lower the test error with 40% flipped labels.",
     metrics=METRICS | BEST | TRUST,
     minutes={"smoke": 0.5, "mini": 5, "gpu": 10, "paper": 300},
     claims=(
         Claim(
-            "The paper's teacher, of the internal state and the label, lowers the error of "
-            "plain training under the same schedule, and weighs wrong labels less.",
+            "The paper's teacher of internal state and label gives a lower test error than "
+            "plain training with the same schedule, and gives wrong labels lower weights than "
+            "right ones.",
             _better("interactions"),
         ),
         expectation(
-            "A teacher of margin and loss, which can tell whether label and prediction agree, "
-            "does so too.",
+            "A teacher of margin and loss, which can express whether label and prediction "
+            "agree, gives a lower test error than plain training, and gives wrong labels lower "
+            "weights than right ones.",
             _better("margin-loss"),
         ),
         expectation(
-            "Where the level of the weights is held, its error is lower than where it is free.",
+            "With a held level of the weights, a teacher of margin and loss gives a lower "
+            "test error than with a free one.",
             below("error", "margin-loss-centred", "margin-loss"),
         ),
     ),
     plots=(
         curves("Test error", "%", FLIP_METHODS, "test error"),
         curves(
-            "Test error, the level free or held",
+            "Test error, level free or held",
             "%",
             ("margin-loss", "margin-loss-centred"),
             "test error",

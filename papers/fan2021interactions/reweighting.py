@@ -57,7 +57,7 @@ Student = Annotated[str, _known_student]
 
 @dataclass(frozen=True)
 class Settings(RecipeSettings):
-    """What decides a job; the defaults are the paper's with labels flipped."""
+    """Settings of a job; the defaults are the paper's with flipped labels."""
 
     data: str = "cifar10"
     student: Student = "resnet32"
@@ -153,7 +153,7 @@ def make_student(name: str, inputs: Inputs, seed: int) -> nn.Module:
 
 
 class Method(NamedTuple):
-    """How the students of an arm are taught."""
+    """How the students of an arm are trained."""
 
     build: Callable[[nn.Module, Inputs], nn.Module]
     """the teacher, from the student and what it is shown"""
@@ -163,7 +163,7 @@ class Method(NamedTuple):
     """student steps between two teacher steps; the settings' where None"""
     look_back: int | None = None  # the settings' where None
     objective: Objective = cross_entropy  # what the student descends
-    metric: Objective | None = None  # what held-out images judge by; the objective where None
+    metric: Objective | None = None  # of held-out images; the objective where None
     teacher_lr: float | None = None  # the settings' where None
 
 
@@ -175,9 +175,10 @@ def _independent(
 
 
 TRUST = {
-    "weight_right": "mean weight of rightly labelled images at the end, before rescaling",
-    "weight_wrong": "the same of wrongly labelled ones",
-    "auroc": "chance that a wrong label weighs less than a right one",
+    "weight_right": "mean weight of correctly labelled images at the end of training, before "
+    "rescaling",
+    "weight_wrong": "the same for wrongly labelled images",
+    "auroc": "AUROC: probability that a wrong label has a lower weight than a right one",
 }
 PLAIN = Method(partial(_independent, Plain), signal=None)  # no teacher
 
@@ -197,11 +198,11 @@ class Trained(NamedTuple):
         return {"error": test[-1], "chosen_error": chosen, "best_error": min(test)}
 
     def evaluate(self) -> Evaluation:
-        """What student and teacher make of the training set at the end."""
+        """Losses and weights of the training set at the end."""
         return evaluate(self.tutor, self.streams.train, self.streams.held_out.draw(0))
 
     def weight_statistics(self) -> dict[str, float]:
-        """How the teacher's weights tell right from wrong labels at the end."""
+        """How well the teacher's weights separate right from wrong labels at the end."""
         wrong = self.material.wrong
         none: dict[str, float] = {}
         found = none if wrong is None else weight_statistics(self.evaluate().weights, wrong)
@@ -289,7 +290,7 @@ def check_arms(methods: Mapping[str, Method], settings: Settings) -> None:
 
 
 FEATURES = (*("I0+M0", "I0", "M0", "M1", "M0+M1", "I0+M0+M1"), *("I1+M0", "I2+M0", "I3+M0"))
-"""what the paper's ablations show the teacher: an internal state, label M0, surface facts M1"""
+"""teacher inputs of the paper's ablations: an internal state, label M0, surface features M1"""
 
 
 def _internal_state_teacher(

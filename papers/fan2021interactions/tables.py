@@ -1,4 +1,4 @@
-"""What the tables about deep interactions share: metrics, scales, a run, and their recipe."""
+"""Common parts of the tables about deep interactions: metrics, scales, a run, the recipe."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,13 +18,13 @@ from papers.framework.recipe import Outcome, Recipe, below, curves, expectation
 from tutelage_cli.claims import Claim
 
 METRICS = {
-    "error": "test error at the end, %",
-    "chosen_error": "test error of the epoch with the least held-out error, %",
+    "error": "test error at the end of training, %",
+    "chosen_error": "test error at the epoch with the lowest held-out error, %",
 }
-BEST = {"best_error": "least test error of any epoch, chosen on the test images, %"}
-"""as some report it; honest only beside the other two"""
+BEST = {"best_error": "lowest test error of any epoch, chosen on the test images, %"}
+"""as some papers report it; biased, so always shown with the other two"""
 PRINTED_AS = {"error": "chosen_error"}
-"""claims are about the error at the end; the tables on right labels print the chosen epoch's"""
+"""claims are about the error at the end; the tables on clean labels print the chosen epoch's"""
 CLEAN: Mapping[str, Settings] = {
     "smoke": Settings(
         student="resnet8",
@@ -72,7 +72,7 @@ CLEAN: Mapping[str, Settings] = {
         decay_at=(80 / 300, 120 / 300),
     ),
 }
-"""CIFAR-10 with right labels"""
+"""CIFAR-10 with clean labels"""
 
 
 def with_changes(scales: Mapping[str, Settings], **changes: str | float) -> dict[str, Settings]:
@@ -111,8 +111,7 @@ def table_recipe(
     )
 
 
-def no_worse(arm: str, subject: str = "It") -> Claim:
+def no_worse(arm: str, subject: str) -> Claim:
     """A claim of ours: an arm's error is above that of plain training by less than a point."""
-    does = "do" if subject == "They" else "does"
-    text = f"{subject} {does} no worse than plain training."
+    text = f"With {subject}, the test error is less than one point above plain training's."
     return expectation(text, below("error", arm, "plain", margin=-1.0))

@@ -1,4 +1,4 @@
-"""A teacher that has been learned, frozen, for another student and for another data set.
+"""A learned, frozen teacher for another student and for another data set.
 
 Fan et al. 2021, Appendix B. Figures: ``docs/results.md``.
 """
@@ -37,7 +37,7 @@ from tutelage_cli.claims import Claim
 
 @dataclass(frozen=True)
 class Transfer(Settings):
-    """What decides a job: what the teacher is learned with, and what it then teaches."""
+    """Settings of a job: what the teacher is learned with, and what it then teaches."""
 
     other_student: Student = "resnet110"
     other_data: str = "cifar100"
@@ -53,8 +53,8 @@ class Transfer(Settings):
 
 
 WHERE = ("same", "student", "data")
-"""whom the frozen teacher teaches: a fresh student of the kind and data it was learned with,
-another network, the same network on another data set"""
+"""what the frozen teacher teaches: a new student with the network and data with which it was
+learned, another network, the same network on another data set"""
 ARMS = tuple(f"{where}.{teaching}" for where in WHERE for teaching in ("plain", "frozen"))
 ROWS = {
     "student": "ResNet-32 -> ResNet-110 (CIFAR-10)",
@@ -67,7 +67,7 @@ SOURCE = interactions()
 def learned(seed: int, settings: Transfer, device: torch.device) -> InternalState:
     """The teacher as it is at the end of its first student's schedule.
 
-    That student starts from other weights than those of ``seed``, which are to be taught later,
+    That student has another initialisation than the students of ``seed`` that are taught later,
     and is trained on the same images.
     """
     material, own = material_of(settings, seed), mixed_seed(seed, 1)
@@ -77,7 +77,7 @@ def learned(seed: int, settings: Transfer, device: torch.device) -> InternalStat
 
 
 def frozen(teacher: InternalState) -> Method:
-    """A method to teach by a teacher that learns no more."""
+    """A method with a teacher that is not trained further."""
     return Method(partial(_fitted, teacher), signal=None)
 
 
@@ -95,7 +95,7 @@ def _fitted(teacher: InternalState, student: nn.Module, inputs: Inputs) -> Inter
 
 
 def counted(trained: Trained) -> float:
-    """How many training images a student's weights amount to: ``(sum w)^2 / sum w^2``."""
+    """Effective number of training images, ``(sum w)^2 / sum w^2``, in percent."""
     w = trained.evaluate().weights.double()
     return float(100 * w.sum().square() / (len(w) * w.square().sum()).clamp(min=1e-300))
 
@@ -130,26 +130,28 @@ _SCALES: Mapping[str, Mapping[str, Any]] = {
 }
 RECIPE = Recipe(
     name="interactions-transfer",
-    title="A frozen teacher of internal states does not serve another network or data set.",
+    title="A frozen teacher of internal states does not transfer to other networks or data.",
     paper="l2tdi",
     where="Appendix B",
     arms=ARMS,
     metrics=METRICS
-    | {"counted": "(sum w)^2 / sum w^2 of the weights at the end, % of training images"},
+    | {"counted": "effective number of training images, (sum w)^2 / sum w^2, at the end, %"},
     settings={k: Transfer(**{**asdict(CLEAN[k]), **new}) for k, new in _SCALES.items()},
     minutes={"smoke": 0.5, "mini": 8, "gpu": 10, "paper": 700},
     run=run,
     claims=(
         Claim(
-            "On another network it does worse than no teacher.",
+            "On another network, the frozen teacher gives a higher test error than no teacher.",
             above("error", "student.frozen", "student.plain"),
         ),
         Claim(
-            "On another data set, blind to its classes, it does worse than no teacher.",
+            "On another data set, without its label embedding, the frozen teacher has a "
+            "higher test error than no teacher.",
             above("error", "data.frozen", "data.plain"),
         ),
         expectation(
-            "On a fresh student of its own kind and data it does no worse than no teacher.",
+            "On a new student of the same network and data, the test error with the frozen "
+            "teacher is less than one point above that with no teacher.",
             below("error", "same.frozen", "same.plain", margin=-1.0),
         ),
     ),
@@ -159,7 +161,7 @@ RECIPE = Recipe(
         for where, row in ROWS.items()
     },
     plots=(
-        curves("Test error, the same data", "%", ARMS[:4], "test error"),
+        curves("Test error, same data", "%", ARMS[:4], "test error"),
         curves("Test error, another data set", "%", ARMS[4:], "test error"),
     ),
     prepare=prepare,

@@ -1,4 +1,4 @@
-"""Which sentence pairs count: a teacher beside a Transformer that is fine-tuned to translate.
+"""Weights of sentence pairs: a teacher of a Transformer that is fine-tuned for translation.
 
 Fan et al. 2021, section 5 and Table 7. Figures: ``docs/results.md``.
 """
@@ -35,10 +35,10 @@ ARMS = (
     *(f"{noise}.{how}" for noise in ("clean", "masked") for how in ("none", "state")),
     *(f"mispaired.{how}" for how in ("none", "surface", "rule", "right-only")),
 )
-"""what is wrong with the pairs, and who decides which count"""
+"""noise of the pairs, and what weights them"""
 ROWS = {"clean": "IWSLT'14 De->En (clean)", "masked": "IWSLT'14 De->En (noisy)"}
 COLUMNS = {"none": "Baseline", "state": "Ours"}
-EVALUATIONS = 5  # how often the held-out loss is taken while it is fine-tuned, and once before
+EVALUATIONS = 5  # evaluations of the held-out loss during fine-tuning, besides one before
 
 
 def _prepare(settings: TranslationSettings) -> None:
@@ -62,7 +62,7 @@ def _teacher(name: str, student: Translator, settings: TranslationSettings) -> n
 
 
 def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device) -> Outcome:
-    """Fine-tune a student, from where all begin, and see what it is worth."""
+    """Fine-tune a student from the common checkpoint, and evaluate it."""
     noise, name = arm.split(".")
     material = read_material(settings)
     pairs, wrong = corrupted(noise, settings, material.train)
@@ -106,15 +106,15 @@ def run(arm: str, seed: int, settings: TranslationSettings, device: torch.device
 
 RECIPE = Recipe(
     name="interactions-translation",
-    title="A teacher beside a translator gives wrong sentence pairs less weight.",
+    title="A teacher of a translation model gives wrong sentence pairs lower weights.",
     paper="l2tdi",
     where="Table 7",
     arms=ARMS,
     metrics={
-        "bleu": "of test sentences by beam search, in lower case, 0 to 100",
+        "bleu": "on test sentences by beam search, in lower case, 0 to 100",
         "test_loss": "mean over test pairs of the mean over tokens, nats",
-        "auroc": "how well weights tell right pairs from wrong ones; chance is 0.5",
-        "loss_auroc": "how well the loss does, lowest first",
+        "auroc": "AUROC of the weights for right against wrong pairs; chance is 0.5",
+        "loss_auroc": "the same of the loss, lowest first",
         "right": "mean weight of right pairs",
         "wrong": "mean weight of wrong pairs",
     },
@@ -174,19 +174,20 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "The teacher that sees the decoder's state gives better translations, of pairs as "
-            "they are and of masked ones.",
+            "A teacher of the decoder state gives a higher BLEU than no teacher, with clean "
+            "and with masked pairs.",
             above("bleu", "clean.state", "clean.none")
             + above("bleu", "masked.state", "masked.none"),
         ),
         expectation(
-            "Where pairs have another's translation, a teacher that sees margin and loss gives "
-            "these less weight.",
+            "With mispaired translations, the weights of a teacher of margin and loss "
+            "separate wrong pairs with an AUROC above 0.7, and are lower for them in the mean.",
             above("auroc", "mispaired.surface", 0.7)
             + above("right", "mispaired.surface", ("mispaired.surface", "wrong")),
         ),
         expectation(
-            "Test loss is lower under it than without a teacher.",
+            "With mispaired translations, a teacher of margin and loss gives a lower test "
+            "loss than no teacher.",
             below("test_loss", "mispaired.surface", "mispaired.none"),
         ),
     ),
@@ -198,20 +199,20 @@ RECIPE = Recipe(
     },
     plots=(
         Plot(
-            "Held-out loss, pairs with another's translation",
+            "Held-out loss, mispaired translations",
             "nats",
             {
                 how: (f"mispaired.{how}", "held_out")
                 for how in ("none", "surface", "rule", "right-only")
             },
-            across="evaluation, the first before fine-tuning",
+            across="evaluation (1: before fine-tuning)",
         ),
         curves(
-            "Held-out loss, other pairs",
+            "Held-out loss, clean and masked pairs",
             "nats",
             [arm for arm in ARMS if not arm.startswith("mis")],
             "held_out",
-            across="evaluation, the first before fine-tuning",
+            across="evaluation (1: before fine-tuning)",
         ),
     ),
     prepare=_prepare,

@@ -1,4 +1,4 @@
-"""A translator that has learned without a teacher, and what one is worth."""
+"""A translation model trained without a teacher, and the evaluation of such models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,40 +28,40 @@ from tutelage.types import Observation, Progress, as_prepared
 from tutelage_cli.data.cache import cache_folder
 from tutelage_cli.data.text.vocabulary import END, PAD, START, Vocabulary
 
-HEADS = 4  # of attention, which share a state
-CORRUPTION_SEED = 1  # one for all, since they begin with the same student
+HEADS = 4  # of attention
+CORRUPTION_SEED = 1  # the same for all seeds, since they start from the same checkpoint
 
 
 @dataclass(frozen=True)
 class TranslationSettings(RecipeSettings):
-    """How a translator learns; the defaults are the paper's, or ours where it says nothing."""
+    """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     data: str = "multi30k"
     """folder of sentence pairs in German and English, in ``$TUTELAGE_DATA`` or a path"""
     pairs: int | None = None  # to train on; None for all, also below
-    held_out: int | None = 500  # right pairs that judge the teacher
+    held_out: int | None = 500  # right pairs of the held-out loss
     tested: int | None = None  # test pairs
     words: int = 10_000  # tokens of both languages together
     longest: int = 100  # tokens of a sentence
     width: int = 512  # of a state; twice that in feed-forward layers
     layers: int = 6  # of encoder and of decoder
-    dropout: Share = 0.3  # before the teacher comes; none afterwards
-    first_steps: int = 40_000  # of Adam, before the teacher comes
+    dropout: Share = 0.3  # in training without a teacher; none in fine-tuning
+    first_steps: int = 40_000  # of Adam, without a teacher
     first_batch: int = 160  # pairs
     first_lr: float = 5e-4  # of Adam, after its warm-up
     warm_up: int = 4000
-    """steps in which Adam's learning rate rises; it falls with the root of their number then"""
-    smoothing: Share = 0.1  # of labels, before the teacher comes
-    steps: int = 4000  # of momentum SGD, under the teacher
+    """warm-up steps of Adam's learning rate, which then decays with the inverse square root"""
+    smoothing: Share = 0.1  # of labels, in training without a teacher
+    steps: int = 4000  # of momentum SGD, in fine-tuning with the teacher
     batch: int = 160  # pairs; held-out ones, too
-    lr: float = 1e-3  # of momentum SGD at its first step; falls to 0 in a line
-    every: int = 20  # student steps for each of the teacher's
-    back: int = 2  # student steps that it looks back over
+    lr: float = 1e-3  # of momentum SGD at its first step; decays linearly to 0
+    every: int = 20  # student steps between two teacher steps
+    back: int = 2  # student steps that the teacher's gradient looks back over
     teacher_lr: float = 1e-3  # of its Adam
     pair_rate: Share = 0.1  # share of pairs with masked tokens
     token_rate: Share = 0.15  # share of their tokens that are masked
-    mispaired: Share = 0.4  # share of pairs that get another's translation
-    beams: int = 5  # of the search for translations
+    mispaired: Share = 0.4  # share of pairs that get the translation of another
+    beams: int = 5  # of beam search
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,7 +117,7 @@ def corrupted(noise: str, settings: TranslationSettings, right: Pairs) -> tuple[
 
 
 def build_translator(settings: TranslationSettings, words: int) -> Translator:
-    """Build a Transformer that begins the same each time."""
+    """Build a Transformer with the same initialisation each time."""
     with seeded(0):
         return marian(
             words,
@@ -153,14 +153,14 @@ def _first(
 def pretrained(
     noise: str, settings: TranslationSettings, device: torch.device
 ) -> dict[str, Tensor]:
-    """The student with which all arms and seeds begin; kept in the user's cache folder."""
+    """The checkpoint from which all arms and seeds start; kept in the user's cache folder."""
     kept: Any = Memory(cache_folder() / "recipes", verbose=0).cache(_first)
     return kept(noise, settings, device.type, str(environment()))
 
 
 @torch.no_grad()
 def mean_loss(student: Translator, batches: PairBatches) -> float:
-    """Take the loss without smoothing."""
+    """The mean loss without label smoothing."""
     loss = TokenCrossEntropy()
     return float(
         torch.cat([loss(student(b.inputs), b.targets) for b in batches.whole(100)]).mean()
@@ -185,7 +185,7 @@ def _weights(tutor: Tutor, batches: PairBatches) -> tuple[Tensor, Tensor, Tensor
 
 
 def separation(tutor: Tutor, batches: PairBatches, wrong: Tensor) -> Mapping[str, float]:
-    """How a teacher's weights, and the loss, tell right pairs from wrong ones."""
+    """How well a teacher's weights, and the loss, separate right from wrong pairs."""
     ids, weights, losses = _weights(tutor, batches)
     bad = wrong[ids]
     if bad.all() or not bad.any():  # nothing to tell apart

@@ -1,4 +1,4 @@
-"""What the weights depend on: loss for a teacher of surface facts, class for one of I0 and M0.
+"""What weights depend on: the loss for a teacher of surface features, the class for I0+M0.
 
 Fan et al. 2021, Figure 2. Figures: ``docs/results.md``.
 """
@@ -46,12 +46,12 @@ METHODS: Mapping[str, Method] = {
     "margin-loss": margin_loss("free"),
 }
 OUT_OF_SAMPLE = "confident-learning"
-FOLDS = 4  # parts of the training set, each judged by a student of the others
-DRAWN = 300  # images in a picture
+FOLDS = 4  # folds of the training set, each predicted by a student trained on the others
+DRAWN = 300  # images in a plot
 
 
 class OutOfFoldPredictions(NamedTuple):
-    """What students say of training images that they were not trained on."""
+    """Predictions of students on training images that they were not trained on."""
 
     probabilities: Tensor  # [N, C], on the CPU
     students: tuple[Trained, ...]  # one for each fold
@@ -67,7 +67,7 @@ def scores() -> Any:
 
 
 def label_quality(labels: Tensor, probabilities: Tensor) -> Tensor:
-    """How likely each label is right: its margin, once each class's threshold is taken off.
+    """How likely each label is right: its margin, after subtracting the class thresholds.
 
     Without the thresholds, which are the mean confidence of the examples given a class, the
     order would be that of margins, whatever confident learning adds to them.
@@ -83,14 +83,14 @@ def label_quality(labels: Tensor, probabilities: Tensor) -> Tensor:
 
 @torch.no_grad()
 def class_probabilities(trained: Trained, batches: Batches) -> Tensor:
-    """What the student makes of some images, in evaluation mode."""
+    """The student's class probabilities of some images, in evaluation mode."""
     student = trained.tutor.student.eval()
     found = [logits_of(student(batch.inputs)) for batch in batches.whole(EVAL_BATCH_SIZE)]
     return torch.cat(found).softmax(1).cpu()
 
 
 def out_of_sample(seed: int, settings: Settings, device: torch.device) -> OutOfFoldPredictions:
-    """Train an untaught student for each fold, by the schedule of all other arms."""
+    """Train a student without a teacher for each fold, with the schedule of all other arms."""
     material = material_of(settings, seed)
     count = len(material.train)
     draws = torch.Generator().manual_seed(mixed_seed(seed, FOLDS))
@@ -202,18 +202,20 @@ def _prepare(settings: Settings) -> None:
 
 RECIPE = Recipe(
     name="interactions-weights",
-    title="Weights from surface facts fall with the loss; those from I0 and M0 go by class.",
+    title="Weights from surface features fall with the loss; those from I0+M0 differ by class.",
     paper="l2tdi",
     where="Figure 2",
     arms=(*METHODS, OUT_OF_SAMPLE),
     metrics={
         "weight_loss": "correlation of weight and loss over the training set",
-        "eta2": "share of the weights' variance between the classes of the labels",
-        "auroc": "chance that a wrong label weighs less than a right one",
-        "auroc_loss": "chance that a wrong label has the larger loss, of the same student",
-        "auroc_confident": "chance that confident learning rates a wrong label lower, from the "
-        "same student's predictions at the end",
-        "error": "test error at the end, %",
+        "eta2": "share of the variance of the weights that lies between the classes of the "
+        "labels",
+        "auroc": "AUROC: probability that a wrong label has a lower weight than a right one",
+        "auroc_loss": "probability that a wrong label has a higher loss than a right one, "
+        "with the same student",
+        "auroc_confident": "probability that confident learning rates a wrong label lower "
+        "than a right one, from the predictions of the same student at the end",
+        "error": "test error at the end of training, %",
     },
     settings={
         "smoke": SMOKE,
@@ -225,22 +227,24 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "The weights of a teacher of surface facts (M1; T0) fall with the loss.",
+            "The weights of a teacher of surface features (M1; T0) are negatively correlated "
+            "with the loss.",
             below("weight_loss", "T0", 0.0),
         ),
         Claim(
-            "Those of a teacher of internal state and label (I0 and M0; T1) go by the class "
-            "more than those of T0.",
+            "A larger share of the variance of the weights lies between classes for a teacher "
+            "of internal state and label (I0 and M0; T1) than for T0.",
             above("eta2", "T1", "T0"),
         ),
         expectation(
-            "Low weights of the teacher of margin and loss find wrong labels as well as the "
-            "loss alone does, or better.",
+            "The weights of the teacher of margin and loss find wrong labels with an AUROC "
+            "less than 0.01 below that of the loss alone, or above it.",
             above("auroc", "margin-loss", ("margin-loss", "auroc_loss"), margin=-0.01),
         ),
         expectation(
-            "They do so as well as confident learning, or better: from the same student's "
-            "predictions, and from those of students that never saw the image.",
+            "The weights of the teacher of margin and loss find wrong labels with an AUROC "
+            "less than 0.01 below that of confident learning, or above it, from the same "
+            "student's predictions and from out-of-sample predictions.",
             above(
                 "auroc",
                 "margin-loss",
