@@ -26,9 +26,9 @@ from tutelage_cli.claims import Claim
 from tutelage_cli.data.batches import Batches, CollateImages, statistics
 
 METRICS = {
-    "accuracy": "test accuracy at the end, %",
-    "loss": "test loss at the end, nats",
-    "fitted": "accuracy on the training images as they are, at the end, %",
+    "accuracy": "test accuracy at the end of training, %",
+    "loss": "test loss at the end of training, nats",
+    "fitted": "accuracy on the training images without augmentation, at the end of training, %",
 }
 
 
@@ -176,7 +176,7 @@ def table1(data: str, depth: int) -> Recipe:
         mini = DIGITS
     return Recipe(
         name=base if depth == 20 else f"{base}-resnet{depth}",
-        title="Students of many copies of each image do better, most by the worst of them.",
+        title="Augmented copies of images raise accuracy, most if weighted by their losses.",
         paper="mmel",
         where=f"Table 1, {row}",
         arms=tuple(METHODS),
@@ -191,16 +191,20 @@ def table1(data: str, depth: int) -> Recipe:
         run=partial(trained, METHODS),
         claims=(
             Claim(
-                "Copies weighed by their losses, hard or soft, do better than one copy.",
+                "Copies weighted by their losses, hard or soft, give a higher test accuracy "
+                "than one copy.",
                 above("accuracy", "hard", "one") + above("accuracy", "soft", "one"),
             ),
-            Claim("So do copies that count the same.", above("accuracy", "uniform", "one")),
             Claim(
-                "Hard weights do better than the same copies counting the same.",
+                "Copies with uniform weights give a higher test accuracy than one copy.",
+                above("accuracy", "uniform", "one"),
+            ),
+            Claim(
+                "Hard weights give a higher test accuracy than uniform weights.",
                 above("accuracy", "hard", "uniform"),
             ),
             expectation(
-                "Hard weights are not worse than those by more than half a point.",
+                "Hard weights are less than half a point worse than uniform weights.",
                 above("accuracy", "hard", "uniform", margin=-0.5),
             ),
         ),
@@ -225,7 +229,7 @@ COUNTED_COLUMNS = {"one": "Baseline(DA)"} | {
 }
 TABLE2 = Recipe(
     name="mmel-copies",
-    title="More copies of each image do better, ever less so.",
+    title="More copies of each image raise the test accuracy, with diminishing returns.",
     paper="mmel",
     where="Table 2, CIFAR-10 / ResNet20",
     arms=tuple(COUNTED),
@@ -240,7 +244,8 @@ TABLE2 = Recipe(
     run=partial(trained, COUNTED),
     claims=(
         Claim(
-            "Students do better with any number of copies than with one.",
+            "Any number of copies, with hard or soft weights, gives a higher test accuracy "
+            "than one copy.",
             tuple(
                 c
                 for loss in LETTERS
@@ -249,11 +254,12 @@ TABLE2 = Recipe(
             ),
         ),
         Claim(
-            "They do better with ten copies than with two.",
+            "Ten copies give a higher test accuracy than two, with hard and with soft weights.",
             above("accuracy", "hard-10", "hard-2") + above("accuracy", "soft-10", "soft-2"),
         ),
         Claim(
-            "Twenty gain less over ten than ten over one.",
+            "With hard weights, ten copies gain more than half a point over one, and twenty "
+            "less than half a point over ten.",
             above("accuracy", "hard-10", "one", margin=0.5)
             + above("accuracy", "hard-10", "hard-20", margin=-0.5),
         ),
@@ -281,7 +287,7 @@ ABLATED: Mapping[str, Method] = {
 }
 ABLATION = Recipe(
     name="mmel-ablation",
-    title="Too little training is why hard weights and many copies do worse here.",
+    title="Hard weights and many copies do worse here because training is too short.",
     paper="mmel",
     where="Tables 1 and 2; the ablation is ours",
     arms=tuple(ABLATED),
@@ -291,21 +297,23 @@ ABLATION = Recipe(
     run=partial(trained, ABLATED),
     claims=(
         expectation(
-            "Students fit their training images less with hard weights than with copies that "
-            "count the same, and less with ten copies than with two.",
+            "Training accuracy is lower with hard weights than with uniform ones, and, with "
+            "hard weights, lower with ten copies than with two.",
             below("fitted", "hard", "uniform") + below("fitted", "hard-10", "hard-2"),
         ),
         expectation(
-            "After four times the epochs hard weights do better than the same copies counting "
-            "the same.",
+            "After four times the epochs, hard weights give a higher test accuracy than "
+            "uniform weights.",
             above("accuracy", "hard-long", "uniform-long"),
         ),
         expectation(
-            "After four times the epochs ten copies do better than two.",
+            "After four times the epochs, ten copies give a higher test accuracy than two, "
+            "with hard weights.",
             above("accuracy", "hard-10-long", "hard-2-long"),
         ),
         expectation(
-            "At four times the temperature hard weights do better, also than uniform ones.",
+            "At four times the temperature, hard weights give a higher test accuracy than at "
+            "the usual one, and than uniform weights.",
             above("accuracy", "hard-softer", "hard", "uniform"),
         ),
     ),

@@ -76,7 +76,7 @@ def prepare(settings: Settings) -> None:
 
 LABELLED = Recipe(
     name="mmel-labels",
-    title="Copies of texts do better with labels that a trained model predicts for them.",
+    title="Copies of texts give a higher score with predicted labels than with original ones.",
     paper="mmel",
     where="Table 4, SST-2",
     arms=tuple(LABEL_METHODS),
@@ -86,17 +86,20 @@ LABELLED = Recipe(
     run=partial(trained, LABEL_METHODS),
     claims=(
         Claim(
-            "Predicted labels give better scores than original ones, hard and soft.",
+            "Predicted labels give a higher score than original labels, with hard and with "
+            "soft weights.",
             above("score", "hard.predicted", "hard.original")
             + above("score", "soft.predicted", "soft.original"),
         ),
         expectation(
-            "They give a lower held-out loss, uniform and hard.",
+            "Predicted labels give a lower held-out loss than original labels, with uniform "
+            "and with hard weights.",
             below("loss", "uniform.predicted", "uniform.original")
             + below("loss", "hard.predicted", "hard.original"),
         ),
         expectation(
-            "That is more than smoothed labels without copies give.",
+            "Predicted labels with hard weights give a lower held-out loss than label "
+            "smoothing without copies.",
             below("loss", "hard.predicted", "smoothed"),
         ),
     ),
@@ -129,7 +132,7 @@ ROWS = {
 
 WEIGHED = Recipe(
     name="mmel-glue",
-    title="Copies of texts weighed by their losses do better than copies all alike.",
+    title="Copies of texts weighted by their losses score higher than with uniform weights.",
     paper="mmel",
     where="Table 3, SST-2; Figure 2",
     arms=tuple(METHODS),
@@ -139,20 +142,21 @@ WEIGHED = Recipe(
     run=partial(trained, METHODS),
     claims=(
         Claim(
-            "Copies weighed by their losses score above copies all alike, and above none.",
+            "Copies weighted by their losses, hard or soft, give a higher score than copies "
+            "with uniform weights, and than no copies.",
             above("score", "hard", "uniform", "none")
             + above("score", "soft", "uniform", "none"),
         ),
         expectation(
-            "Hard weights give a lower held-out loss than uniform ones.",
+            "Hard weights give a lower held-out loss than uniform weights.",
             below("loss", "hard", "uniform"),
         ),
         expectation(
-            "Their score is not worse than that by more than 1.5 points.",
+            "The score of hard weights is less than 1.5 points below that of uniform weights.",
             above("score", "hard", "uniform", margin=-1.5),
         ),
         expectation(
-            "Their loss is below that of smoothed labels without copies.",
+            "Hard weights give a lower held-out loss than label smoothing without copies.",
             below("loss", "hard", "smoothed"),
         ),
     ),
@@ -232,7 +236,7 @@ def run_generation(arm: str, seed: int, settings: Settings, device: torch.device
 
 GENERATED = Recipe(
     name="mmel-generation",
-    title="However copies of texts are made, students of them do better than without.",
+    title="Copies of texts raise the score, however they are generated.",
     paper="mmel",
     where="Table 6, MRPC",
     arms=("none", *VARIANTS),
@@ -242,11 +246,13 @@ GENERATED = Recipe(
     run=run_generation,
     claims=(
         Claim(
-            "Students of copies score above one without, however copies are made.",
+            "Students have a higher score with copies than without, for every way to generate "
+            "them.",
             tuple(c for arm in VARIANTS for c in above("score", arm, "none")),
         ),
         expectation(
-            "Their held-out loss is lower.",
+            "Students have a lower held-out loss with copies than without, for every way to "
+            "generate them.",
             tuple(c for arm in VARIANTS for c in below("loss", arm, "none")),
         ),
     ),

@@ -38,10 +38,10 @@ from tutelage.teachers.worst_case_soft import class_probabilities, own_predictio
 from tutelage.training.tutor import Tutor
 
 METRICS = {
-    "score": "of held-out texts by the task's own measure, at the end, %",
-    "loss": "of held-out texts at the end, nats (squared error for numbers)",
-    "best": "score of the best epoch, %",
-    "fitted": "the same measure on the training texts at the end, %",
+    "score": "on held-out texts by the task's own measure, at the end of training, %",
+    "loss": "on held-out texts at the end of training, nats (squared error for regression)",
+    "best": "score at the best epoch, %",
+    "fitted": "the same measure on the training texts at the end of training, %",
 }
 
 

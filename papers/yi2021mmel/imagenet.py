@@ -66,7 +66,7 @@ def _stripes(generator: np.random.Generator, direction: int) -> Image.Image:
 
 
 METRICS = {
-    "accuracy": "of the middle of each validation image at the end, %",
+    "accuracy": "on the centre crops of the validation images at the end of training, %",
     "loss": "the same, nats",
 }
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels, in 0..1
@@ -189,7 +189,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
 
 RECIPE = Recipe(
     name="mmel-imagenet",
-    title="On ImageNet hard weights over ten crops help, and soft ones do harm.",
+    title="On ImageNet, hard weights on ten crops raise the accuracy, and soft ones lower it.",
     paper="mmel",
     where="Table 5, ImageNet",
     arms=tuple(ARMS),
@@ -208,7 +208,8 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "Ten crops weighed by their losses do better than one, with every ResNet.",
+            "Ten crops with hard weights give a higher accuracy than one crop, with every "
+            "ResNet.",
             tuple(
                 c
                 for n in DEPTHS
@@ -216,8 +217,8 @@ RECIPE = Recipe(
             ),
         ),
         Claim(
-            "The soft loss does worse than one crop: its targets come of a model that is wrong "
-            "about many images.",
+            "The soft loss gives a lower accuracy than one crop, with every ResNet: its "
+            "targets come from a model that is wrong about many images.",
             tuple(
                 c
                 for n in DEPTHS
