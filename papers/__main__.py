@@ -19,9 +19,9 @@ from tutelage_cli.runner.workers import refuse_several_processes
 from tutelage_cli.terminal import Output, say, say_table
 
 LISTED = (
-    "Minutes: of three seeds; smoke and mini on two CPU cores, gpu and paper on one GPU. "
-    "The scale hours is for two CPU cores; recipes have it where it decides claims that are "
-    "undecided at mini: python -m papers claims shows what the others would take."
+    "Minutes are for three seeds: smoke and mini on two CPU cores, gpu and paper on one GPU. "
+    "The scale hours is for two CPU cores; a recipe has it if it decides claims that are "
+    "undecided at mini. python -m papers claims shows what the others would take."
 )
 FAILED = 1
 """the exit code where jobs failed"""

@@ -166,18 +166,18 @@ AGREEMENT = table_recipe(
     minutes={"smoke": 0.5, "mini": 3, "gpu": 10, "paper": 300},
     claims=(
         expectation(
-            "With the paper's K and learning rate, its teacher lowers the test error by more "
-            "than half a point.",
+            "With the paper's K and learning rate, the paper's teacher lowers the test error "
+            "by more than half a point.",
             below("error", "paper", "plain", margin=0.5),
         ),
         expectation(
-            "With a teacher step every 5 student steps and 20 times the learning rate, it "
-            "lowers the test error by more than half a point.",
+            "With a teacher step every 5 student steps and 20 times the learning rate, the "
+            "paper's teacher lowers the test error by more than half a point.",
             below("error", "I0+M0", "plain", margin=0.5),
         ),
         expectation(
             "A hidden layer, with which a teacher can express whether internal state and "
-            "label agree, lowers the test error further.",
+            "label agree, gives a lower test error than the linear teacher.",
             below("error", "hidden", "I0+M0"),
         ),
         expectation(

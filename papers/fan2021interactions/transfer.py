@@ -145,7 +145,7 @@ RECIPE = Recipe(
             above("error", "student.frozen", "student.plain"),
         ),
         Claim(
-            "On another data set, without its label embedding, the frozen teacher has a "
+            "On another data set, without its label embedding, the frozen teacher gives a "
             "higher test error than no teacher.",
             above("error", "data.frozen", "data.plain"),
         ),

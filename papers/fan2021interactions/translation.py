@@ -181,7 +181,8 @@ RECIPE = Recipe(
         ),
         expectation(
             "With mispaired translations, the weights of a teacher of margin and loss "
-            "separate wrong pairs with an AUROC above 0.7, and are lower for them in the mean.",
+            "separate wrong pairs with an AUROC above 0.7, and their mean is lower for wrong "
+            "pairs.",
             above("auroc", "mispaired.surface", 0.7)
             + above("right", "mispaired.surface", ("mispaired.surface", "wrong")),
         ),

@@ -11,7 +11,7 @@ from tutelage_cli.terminal import Output
 
 HOURS = "hours"
 SCALES = {
-    "smoke": "two steps on a handful of examples: shows that it runs, decides nothing",
+    "smoke": "two steps on a few examples: tests that it runs, decides nothing",
     "mini": "minutes on two CPU cores, real data",
     HOURS: "up to three hours on two CPU cores: mini with the seeds that undecided claims need",
     "gpu": "within ten minutes on one H100-class GPU",
@@ -37,8 +37,8 @@ class Reproduce:
     or paper (the paper's own settings)."""
 
     seeds: int | None = None
-    """How often every arm runs, with seeds 0, 1, ...; the same for every arm. If not given, 3,
-    and at scale hours what `python -m papers list` shows."""
+    """Number of seeds (0, 1, ...), the same for every arm. If not given, 3, and at scale hours
+    what `python -m papers list` shows."""
 
     out: Path = Path()
     """Folder that gets results/, docs/results.md, and runs/reproduce/ with the finished jobs;

@@ -31,8 +31,8 @@ class Idea(NamedTuple):
     arms: tuple[str, ...]
     """forms of the idea, of which the best is compared"""
     alternatives: tuple[str, ...] = CONTROL_ARMS
-    """what can be done instead, of which the best is compared; the first is the same training
-    without the idea"""
+    """alternatives, of which the best is compared; the first is the same training without the
+    idea"""
     lower_is_better: bool = False
 
 
@@ -56,15 +56,15 @@ PUBLISHED_WEIGHINGS = (
     "focal",
     "gce",
 )
-"""published methods of weighing examples that are neither of these papers nor controls"""
-INTERNAL = "internal states, I0 + M0"
-MARGIN = "the same on margin and loss (ours)"
-PUBLISHED = "other published methods of weighing"
+"""published weighting methods that are neither of these papers nor controls"""
+INTERNAL = "teacher of internal states, I0 + M0"
+MARGIN = "teacher of margin and loss (ours)"
+PUBLISHED = "other published weighting methods"
 SPACES = (("cifar10", "wl"), ("cifar10", "ra"), ("cifar100", "wl"), ("cifar100", "ra"))
 IDEAS = (
     Idea(
         "commentaries",
-        "learned blending of two images",
+        "learned blending of pairs of classes",
         "mini/commentaries-blending-cifar",
         "test_accuracy",
         ("learned",),
@@ -72,26 +72,26 @@ IDEAS = (
     ),
     Idea(
         "commentaries",
-        "weights by image and iteration",
+        "example weights by image and iteration",
         "mini/commentaries-curriculum-cifar",
         "final_cnn",
         ("curriculum", "clipped"),
         ("none", "non-curriculum"),
     ),
-    *_digits("commentaries", "weights by image and iteration", "curriculum"),
+    *_digits("commentaries", "example weights by image and iteration", "curriculum"),
     *(
         Idea(
             "commentaries",
-            f"weights of support images, {shots}",
+            f"example weights of support images, {shots}",
             "mini/commentaries-fewshot",
             "accuracy",
             (f"{arm}.weights",),
             (f"{arm}.maml",),
         )
         for arm, shots in (
-            ("1-shot", "one example a class"),
-            ("5-shot", "five"),
-            ("5-shot-corrupted", "five, some corrupted"),
+            ("1-shot", "one example per class"),
+            ("5-shot", "five examples per class"),
+            ("5-shot-corrupted", "five per class, some corrupted"),
         )
     ),
     *(
@@ -131,7 +131,7 @@ IDEAS = (
     *(
         Idea(
             "gar",
-            f"shares of data sets, {student}",
+            f"sampling from splits, {student}",
             "mini/gar-splits",
             "test_accuracy",
             (f"{student}.gar.labels",),
@@ -157,7 +157,7 @@ IDEAS = (
     *(
         Idea(
             "mmel",
-            "copies weighed by their losses",
+            "augmented copies weighted by their losses",
             f"mini/{recipe}",
             metric,
             ("hard", "soft"),

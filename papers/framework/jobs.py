@@ -139,11 +139,11 @@ def _require_parts(record: Any) -> None:
         measured += line
     measured.append(record["seconds"])
     if not all(value is None or type(value) in (int, float) for value in measured):
-        raise ValueError("it holds what is no number")
+        raise ValueError("it holds a value that is not a number")
     if record["seconds"] is None or not isinstance(record["hardware"], str):
-        raise ValueError("it does not say how long it took, or on what")
+        raise ValueError("it lacks seconds or hardware")
     if not all(isinstance(record[name], dict) for name in ("drawings", "versions")):
-        raise ValueError("it holds no drawings or versions")
+        raise ValueError("it lacks drawings or versions")
 
 
 DIED = "its process died (killed, or out of memory?)"

@@ -18,29 +18,29 @@ from tutelage_cli.claims import (
 from tutelage_cli.intervals import POWER, spread_interval, values_needed
 
 MOST_SEEDS, MOST_HOURS = 1000, 72
-"""a comparison that needs more of either cannot be decided here"""
+"""a comparison that needs more seeds or hours cannot be decided here"""
 SIZE_RULE = (
-    "Where the 90% interval holds 0, and lies below half of the difference that the paper "
-    f'prints, both less the margin, the verdict is "{SMALLER}": which side of 0 it is on is '
-    "undecided, and the printed size is excluded. (This rule was added when the results at "
-    "mini were known.)"
+    "If the 90% interval contains 0 and lies below half of the difference that the paper "
+    f'prints, both minus the margin, the verdict is "{SMALLER}": the sign of the effect is '
+    "undecided, and an effect of the printed size is excluded. (This rule was added post hoc, "
+    "when the results at mini scale were known.)"
 )
 CORES = 2  # CPU cores for which hours are computed, with one job on each
 PRINTED, MEASURED = "the paper's", "seen here"
 POWER_RULE = (
-    "For an undecided comparison: the seeds, with those that ran, with which its test finds "
-    f"an effect with {POWER:.0%} power, by the noncentral t distribution and the spread of the "
-    f"differences seen; and the hours that all arms take with as many seeds on {CORES} CPU "
-    "cores, or on the GPU that they ran on, by the seconds that their jobs took. The effect is "
-    "the paper's: the difference of its printed numbers, less the margin. It is the one seen "
-    "here, which is as uncertain as its interval, where the paper prints none, or where the "
-    "seeds that ran would have found the paper's with that power and did not. In brackets: the "
-    "seeds at the ends of the 90% interval of the spread, which few seeds leave wide. A claim "
-    "needs what the most demanding of its undecided comparisons needs; several together have "
-    "less power than each. With "
-    f"more than {MOST_SEEDS:,} seeds or {MOST_HOURS} hours it cannot be decided here, nor with "
-    "any number of seeds where each gave the same difference, or where the difference to find "
-    "is 0."
+    "For an undecided comparison: the number of seeds, including those that ran, with which "
+    f"its test finds an effect with {POWER:.0%} power, by the noncentral t distribution and "
+    "the measured spread (standard deviation) of the differences; and the hours that all arms "
+    f"take with this number of seeds on {CORES} CPU cores, or on the GPU that they ran on, "
+    "computed from the seconds that their jobs took. The effect is the paper's: the difference "
+    "of its printed numbers minus the margin. The effect measured here, which is as uncertain "
+    "as its interval, takes its place if the paper prints none, or if the seeds that ran had "
+    "this power for the paper's and did not find it. In brackets: the seeds at the ends of the "
+    "90% interval of the spread, which is wide with few seeds. A claim needs the seeds of the "
+    "most demanding of its undecided comparisons; the power for several together is lower than "
+    f"for each. A claim that needs more than {MOST_SEEDS:,} seeds or {MOST_HOURS} hours cannot "
+    "be decided here, and neither can one for which every seed gave the same difference, or "
+    "for which the effect is 0."
 )
 
 

@@ -128,7 +128,10 @@ def print_result(console: Console, reproduction: Reproduction) -> None:
     say_table(console, page.HEADER, [page.row_cells(row) for row in printed])
     if content["scale"] != "paper":
         scale = content["scale"]
-        say(console, f"Scale {scale}: the settings are not the paper's; see its claims.")
+        say(
+            console,
+            f"Scale {scale}: the settings are not the paper's; what is tested are the claims.",
+        )
     say(console, page.match_summary(table))
     for claim in content["claims"]:
         say(console, f"\nClaim: {page.claim_text(claim)}\nVerdict: {claim['verdict']}")

@@ -19,10 +19,10 @@ from tutelage_cli.intervals import mean_interval
 
 WITHIN, MISSED, OPEN = "within our interval", "not reproduced", "open"
 NUMBERS_RULE = (
-    "A printed number is within our interval where it lies in the 95% interval of our mean, "
-    "widened by the spread that is printed beside it and by half a unit of its last decimal, "
-    "and not reproduced where it lies outside; a wide interval holds much: see ± and n. "
-    "It is open with one seed, without a finite number in every seed, and at smoke scale."
+    "A printed number is within our interval if it lies in the 95% interval of our mean, "
+    "widened by the printed spread and by half a unit of the last printed decimal, and not "
+    "reproduced if it lies outside; a wide interval contains many values: see ± and n. It is "
+    "open with one seed, without a finite number in every seed, and at smoke scale."
 )
 
 

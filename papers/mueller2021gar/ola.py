@@ -73,8 +73,8 @@ CIFAR = Recipe(
             above("test_accuracy", "cifar100.learned.wl", "cifar100.uniform.wl"),
         ),
         Claim(
-            "On CIFAR-100, OLA gives a higher test accuracy than UniformAugment in the space of "
-            "RandAugment.",
+            "On CIFAR-100, OLA gives a higher test accuracy than UniformAugment in "
+            "RandAugment's space.",
             above("test_accuracy", "cifar100.learned.ra", "cifar100.uniform.ra"),
         ),
         Claim(

@@ -156,8 +156,8 @@ RECIPE = Recipe(
     run=run,
     claims=(
         Claim(
-            "With shared angles (arm overlapping), weights are lowest at these, within 5 "
-            "degrees.",
+            "With shared angles (arm overlapping, within 5 degrees), weights are lowest at "
+            "these angles.",
             below("smallest_angles", "overlapping", ("overlapping", "least_beyond")),
         ),
         Claim(
@@ -181,8 +181,9 @@ RECIPE = Recipe(
             + below("correlation_end", "separate", 0.0),
         ),
         expectation(
-            "This is due to learning: with shared angles, the final correlation is higher "
-            "than with an untrained curriculum, and without them, it decreases more.",
+            "This is due to learning: with shared angles, the final rank correlation is "
+            "higher than with an untrained curriculum; without shared angles, it decreases "
+            "more.",
             above("correlation_end", "overlapping", ("overlapping", "untaught_end"))
             + below("correlation_change", "separate", ("separate", "untaught_change")),
         ),

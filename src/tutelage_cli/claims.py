@@ -14,9 +14,9 @@ UNDECIDABLE = "cannot be decided here"
 """the verdict on what is undecided and needs more seeds or hours than a bound"""
 RULE = (
     "Every comparison is tested over seeds: a one-sided t-test, paired by seed, at the 5% "
-    "level. It holds where the 90% interval of the mean difference lies on the claimed side, "
-    "does not hold where it lies on the other, and is undecided else or with one seed. A claim "
-    "holds where all its comparisons hold, and does not hold where one does not."
+    "level. It holds if the 90% interval of the mean difference lies on the claimed side, does "
+    "not hold if the interval lies on the other side, and is undecided otherwise, or with one "
+    "seed. A claim holds if all its comparisons hold, and does not hold if one does not."
 )
 
 Measure = tuple[str, str]
