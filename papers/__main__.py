@@ -4,9 +4,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
+from rich.console import Console
 from rich.table import Column, Table
 
 from papers.catalogue import RECIPES, load_recipe
@@ -163,7 +164,7 @@ def claims(args: Claims) -> int:
     from papers.framework.page import CLAIMS_HEADER, claim_rows, verdict_counts, write_page
     from papers.framework.power import POWER_RULE, open_claims
     from papers.framework.reproduce import store_with_figure
-    from papers.framework.results import evaluated, stored_results
+    from papers.framework.results import stored_results
 
     contents = stored_results(args.out)
     if not contents:
@@ -172,7 +173,7 @@ def claims(args: Claims) -> int:
             "and --out names another folder."
         )
     if args.evaluate:
-        contents = [evaluated(c, load_recipe(c["recipe"])) for c in contents]
+        contents = [_evaluated(content, args.output.notice()) for content in contents]
         for content in contents:
             store_with_figure(args.out, content)
         write_page(args.out)
@@ -187,6 +188,19 @@ def claims(args: Claims) -> int:
     parts = ("recipe", "scale", "claims")
     args.output.document({"results": [{part: c[part] for part in parts} for c in contents]})
     return 0
+
+
+def _evaluated(content: dict[str, Any], console: Console) -> dict[str, Any]:
+    from papers.framework.results import evaluated, uninstalled_arms
+
+    recipe = load_recipe(content["recipe"])
+    if arms := uninstalled_arms(content, recipe):
+        say(
+            console,
+            f"{recipe.name}, {content['scale']}: left as it is stored, because arms need a "
+            f"package that is not installed: {', '.join(arms)}.",
+        )
+    return evaluated(content, recipe)
 
 
 def list_recipes(args: List) -> int:

@@ -76,8 +76,6 @@ class Recipe:
     prepare: Callable[[Any], object] = no_preparation
     """called with the settings before all jobs: reads the data, so that they are cached, or
     raises one error if they are missing"""
-    notes: tuple[str, ...] = ()
-    """in addition to the recipe's entry in ``notes.yaml``"""
     repeatable: bool = True  # whether a job has the same results again; False: it measures time
 
     def __post_init__(self) -> None:

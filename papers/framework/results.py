@@ -56,19 +56,14 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
     content = {
         "recipe": recipe.name,
         "scale": plan.scale,
-        "title": recipe.title,
-        "paper": PAPERS[recipe.paper],
-        "where": recipe.where,
+        **_texts(recipe),
         "seeds": list(range(plan.seeds)),
         "arms": arms,
-        "metrics": dict(recipe.metrics),
-        "printed": _printed(recipe),
         "claim": {},
         "claims": [],
         "failed": [failure._asdict() for failure in failures],
         "settings": to_plain(plan.settings),
         "changed": dict(plan.changed),
-        "notes": [*notes_on(recipe.name), *recipe.notes],
         "hardware": sorted({record["hardware"] for record in finished}),
         "versions": _versions(finished),
         "seconds": round(sum(record["seconds"] for record in finished), 1),
@@ -76,10 +71,27 @@ def result(plan: Plan, failures: Sequence[Failure]) -> dict[str, Any]:
             a: {s: v for s, v in lines_of_arm.items() if any(v)}
             for a, lines_of_arm in series.items()
         },
-        "plots": [plot._asdict() for plot in recipe.plots],
         "drawings": _drawings(plan, records),
     }
     return evaluated(content, recipe)
+
+
+def uninstalled_arms(content: Mapping[str, Any], recipe: Recipe) -> list[str]:
+    """The arms of a stored result that the recipe lacks without some package."""
+    return [arm for arm in content["arms"] if arm not in recipe.arms]
+
+
+def _texts(recipe: Recipe) -> dict[str, Any]:
+    # what a result says of its recipe, and no job decides
+    return {
+        "title": recipe.title,
+        "paper": PAPERS[recipe.paper],
+        "where": recipe.where,
+        "metrics": dict(recipe.metrics),
+        "printed": _printed(recipe),
+        "notes": notes_on(recipe.name),
+        "plots": [plot._asdict() for plot in recipe.plots],
+    }
 
 
 def _column(
@@ -107,11 +119,15 @@ def _printed(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def evaluated(content: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """A stored result with the recipe's present plots and claims, evaluated again."""
+    """A stored result with the recipe's present texts and claims, evaluated again.
+
+    As it is stored if it has arms that need a package that is not installed.
+    """
     scale = content["scale"]
+    if uninstalled_arms(content, recipe):
+        return dict(content)
     try:
-        plots = [plot._asdict() for plot in recipe.plots]
-        return {**content, "plots": plots, **_verdicts(recipe, content)}
+        return {**content, **_texts(recipe), **_verdicts(recipe, content)}
     except KeyError as error:
         raise UsageError(
             f"The result of {recipe.name}, scale {scale}, has no {error}, which a claim names; "

@@ -212,6 +212,19 @@ def test_a_result_without_what_a_claim_names_is_refused(place):
         evaluated(content, named)
 
 
+def test_a_result_with_arms_of_a_package_that_is_not_installed_is_left_as_it_is(place):
+    place.reproduce("--seeds", 2, "--jobs", 1)
+    file = place.out / "results" / "mini" / "tiny.json"
+    content = json.loads(file.read_text())
+    content["arms"]["other"] = content["arms"]["gar"]
+    content["claims"] = []
+    file.write_text(json.dumps(content))
+    answer = run_papers("claims", "--evaluate")
+    assert "tiny, mini: left as it is stored" in answer.out
+    assert "not installed: other." in answer.out
+    assert json.loads(file.read_text()) == content
+
+
 def test_claims_are_listed_with_what_would_decide_them(place):
     place.reproduce("--seeds", 3, "--jobs", 1)
     answer = run_papers("claims")
