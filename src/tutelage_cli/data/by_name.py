@@ -145,12 +145,24 @@ def _called(kept: Kept, images: Labelled) -> list[str]:
         return [numbers.get(number, str(number)) for number in own]
     ids: list[int] = images.ids.tolist()
     try:
-        base = base_of([n for n in numbers if n is not None], Known(ids))
+        base = _base_of({n for n in numbers if n is not None}, ids)
     except UsageError as error:
         raise UsageError(f"{kept.where}: {error}.") from error
-    if base is None:
-        base = 0 if 0 in numbers else 1
     return [numbers.get(number + base, str(number + base)) for number in ids]
+
+
+def _base_of(found: set[int], ids: Sequence[int]) -> int:
+    # the number from which the ids of a table count that may lack some, and have others
+    base = base_of(found, Known(ids))
+    if base is not None or 0 in found:
+        return base or 0
+    known = [base for base in (0, 1) if found <= {number + base for number in ids}]
+    if len(known) != 1:
+        raise UsageError(
+            "it has ids of some examples alone, which may count from 0 or from 1; add a row of "
+            "id 0, or call the examples by name"
+        )
+    return known[0]
 
 
 def _listed(names: Sequence[str], what: str) -> str:

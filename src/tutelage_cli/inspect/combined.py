@@ -15,6 +15,7 @@ from tutelage_cli.inspect.example_tables import (
     ExampleTable,
     issue_scores,
     known_issue_scores,
+    mean_ranks,
 )
 from tutelage_cli.inspect.threshold import by_majority, p_values
 
@@ -43,8 +44,8 @@ class Labels:
     """mean over the students that were trained on it, as everywhere below"""
     losses: Float[np.ndarray, "N"]
     mean_rank: Float[np.ndarray, "N"]
-    """mean place among a student's examples by score: 0 the largest, 1 the least; NaN
-    where that is missing"""
+    """mean place among a student's examples by score, then loss: 0 the largest, 1 the least;
+    the mean place of those with both equal; NaN where the score is missing"""
     students: Integer[np.ndarray, "N"]
     """how many were trained on it"""
     distrusted: Integer[np.ndarray, "N"]
@@ -196,11 +197,12 @@ def _aligned(students: Sequence[ExampleTable]) -> bool:
 
 
 def _ranks(one: ExampleTable, by: By) -> Float[np.ndarray, "N"]:
-    # of equal scores the one with the larger loss comes first
-    order = np.lexsort((-one.losses, -issue_scores(one, by)))
-    places = np.empty(len(one))
-    places[order] = np.arange(len(one)) / max(len(one) - 1, 1)
-    return np.where(np.isnan(issue_scores(one, by)), np.nan, places)
+    # of equal scores the one with the larger loss comes first; labels with both equal share
+    # the mean of their places
+    scores, count = issue_scores(one, by), len(one)
+    both = mean_ranks(-scores) * (count + 1) + mean_ranks(-one.losses)
+    places = (mean_ranks(both) - 1) / max(count - 1, 1)
+    return np.where(np.isnan(scores), np.nan, places)
 
 
 def _flags(one: ExampleTable, by: By, max_fpr: float, top: int) -> Bool[np.ndarray, "N"]:

@@ -107,14 +107,17 @@ def agrees(one: ExampleTable) -> bool:
     both = ~(np.isnan(weights) | np.isnan(losses))
     if not both.any():
         return False
-    ranks = [_ranks(values[both]) for values in (weights, losses)]
+    ranks = [mean_ranks(values[both]) for values in (weights, losses)]
     if any((rank == rank[0]).all() for rank in ranks):
         return False
     return bool(np.corrcoef(ranks)[0, 1] >= AGREEMENT)
 
 
-def _ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    # equal values have the mean of their ranks; SciPy's function takes half a second to import
+def mean_ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Ranks from 1, the least first; equal values, and missing ones, share the mean of theirs.
+
+    SciPy's function takes half a second to import.
+    """
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]
 

@@ -17,8 +17,8 @@ from tutelage_cli.data.text.text_set import TextSet
 
 _AT_ONCE = 4096
 """rows that are held in float64 at a time"""
-_LEAST = 1e-6
-"""a standard deviation below this share of the largest one counts as none"""
+_ROUNDING = 1.2e-7
+"""a standard deviation up to this share of the column's mean counts as none: that of float32"""
 
 
 @dataclass(frozen=True)
@@ -123,5 +123,5 @@ def feature_statistics(
 
     mean = mean_of(lambda rows: rows)
     std = mean_of(lambda rows: (rows - mean) ** 2).sqrt()
-    flat = std <= _LEAST * std.max()
+    flat = (std <= _ROUNDING * mean.abs()) | (std.float() == 0)
     return mean.float(), torch.where(flat, torch.ones_like(std), std).float()
