@@ -81,7 +81,8 @@ def fit(
 
     Examples are a pair (inputs [N, ...], class ids [N]) of tensors or arrays, or a data set
     with a length that gives (input, class id). The student is trained where it is, on its own
-    device, in the numbers of its parameters.
+    device, in the numbers of its parameters. Checked, validation and test examples must not be
+    among the training ones; of tensors and arrays the report names such copies.
 
     **Without a teacher by cross-fitting**, much as the arm ``cross-fitted`` of ``tutelage
     train``. Copies of the student are trained on all folds but one, allow for the class

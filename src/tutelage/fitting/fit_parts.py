@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tutelage.data.order import BatchRequest
 from tutelage.errors import UsageError, first_few, first_line
+from tutelage.fitting.copies import copies
 from tutelage.fitting.examples import Examples
 from tutelage.fitting.settings import FitSettings
 from tutelage.functional.module_state import modes_kept, on_state, state_of
@@ -152,7 +153,7 @@ class FitParts:
 
     def notes(self, steps: int, *, learns: bool, short: str) -> tuple[str, ...]:
         """Cautions about a run."""
-        found = [self.missing_classes()]
+        found = [self.missing_classes(), *self._copies()]
         if learns and steps < FEWEST_TEACHER_STEPS:
             found.append(
                 f"{steps} teacher steps are few, below {FEWEST_TEACHER_STEPS}: train for more "
@@ -161,6 +162,19 @@ class FitParts:
         if self.validation is None and self.checked_examples is None:
             found.append("no example chose the best epoch: it is the last one")
         return tuple(filter(None, [*found, short]))
+
+    def _copies(self) -> list[str]:
+        # notes on examples that students are measured, or taught, by and trained on
+        parts = self.measured()
+        if self.checked_examples is not None:
+            parts["checked"] = self.checked_examples
+        found = {name: copies(part, self.train) for name, part in parts.items()}
+        return [
+            f"{count} of the {len(parts[name])} {name} examples are also in training, so that "
+            "their accuracy counts what was memorised: leave them out of training"
+            for name, count in found.items()
+            if count
+        ]
 
 
 def _learns(teacher: nn.Module | str | None, checked: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor, nn
 
-WHICH = {"checked": ", by students that were not trained on them"}
+WHICH = {"checked": ", by students of other folds"}
 """what is added to the line of a part"""
 LAST = 1 / 5
 """share of the epochs at the full learning rate that are the last ones, one at least"""

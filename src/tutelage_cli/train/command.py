@@ -37,17 +37,21 @@ def train(args: Train) -> bool:
     from tutelage_cli.train.check import check as check_settings
     from tutelage_cli.train.check import fingerprint
     from tutelage_cli.train.display import Display
+    from tutelage_cli.train.file_digests import file_digests, refuse_changed_files
     from tutelage_cli.train.study import run_study
     from tutelage_cli.train.summary import print_summary
 
     settings = _with_commentary_at_hand(settings, console)
     seconds: dict[str, float] = {}
     source = check_settings(settings, lambda line: say(console, line), seconds)
-    facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes)}
+    files = file_digests(settings)
+    facts = {"data": fingerprint(source), "notes": " ".join(source.splits.notes), **files}
     if args.resume is None:
         create_run(run, to_plain(settings), facts)
     elif run_facts(run).get("data") != facts["data"]:
         raise UsageError(f"The data of the run {run} has changed since; start a new run.")
+    else:
+        refuse_changed_files(run, run_facts(run), files)
     try:
         summary = run_study(
             run,

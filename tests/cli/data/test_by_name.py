@@ -140,3 +140,37 @@ def test_a_file_taken_away_shifts_nobody_in_a_folder(tmp_path, monkeypatch):
     assert sum(known) > 4
     own = left.images[:, 0, 0, 0].float().where(torch.tensor(known), -1)
     assert torch.equal(found, own)
+
+
+def numbered(path, ids):
+    path.write_text("id,weight\n" + "".join(f"{number},{number}\n" for number in ids))
+    return read_by_name(path, "weight")
+
+
+def of_rows(count=20):
+    pixels = torch.arange(count, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, 1, 2, 2)
+    labels, names = torch.zeros(count).long(), tuple(f"row {row + 2}" for row in range(count))
+    ids = torch.arange(count)
+    return ImageSet(pixels.contiguous(), labels, ids, CLASSES, "toy", names)
+
+
+@pytest.mark.parametrize(
+    ("ids", "base"),
+    [
+        ([n for n in range(20) if n not in (3, 4)], 0),
+        ([n for n in range(1, 21) if n not in (3, 4)], 1),
+        (range(20), 0),
+        (range(1, 21), 1),
+        ([0, 5, 30], 0),
+    ],
+)
+def test_some_ids_count_from_where_they_must(tmp_path, ids, base):
+    found = values_of(numbered(tmp_path / "w.csv", ids), of_rows(), otherwise=99.0)
+    known = [number for number in ids if number - base < 20]
+    assert found[[number - base for number in known]].tolist() == known
+
+
+@pytest.mark.parametrize("ids", [[n for n in range(20) if n not in (0, 4)], [1, 30]])
+def test_some_ids_that_may_count_from_0_or_from_1_are_refused(tmp_path, ids):
+    with pytest.raises(UsageError, match=r"from 0 or from 1; add a row of id 0"):
+        values_of(numbered(tmp_path / "w.csv", ids), of_rows(), otherwise=99.0)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from tests.trained import one_line, run
 
@@ -105,6 +106,18 @@ def test_what_is_not_known_to_be_right_is_not_counted_as_wrong(tmp_path) -> None
     assert (found["quality"]["wrong"], found["quality"]["precision"]) == (1, 1)
     assert found["auroc"] == 1
     assert any("Of 1 labels" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("values", [(1, 1, 1), (0, 1, 2)])
+def test_labels_of_equal_weight_count_half_in_the_auroc(tmp_path, turned, values) -> None:
+    weights = [values[row % 3] for row in range(199)] + [0.5]
+    rows = [("b" if row < 60 else "a", "a", w) for row, w in enumerate(weights)]
+    with (tmp_path / "own.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("given", "true", "weight"), *rows[:: -1 if turned else 1]])
+    answer = run("inspect", tmp_path / "own.csv", "--json")
+    wanted = roc_auc_score([given == "b" for given, *_ in rows], [-w for *_, w in rows])
+    assert json.loads(answer.out)["auroc"] == pytest.approx(wanted)
 
 
 def test_a_table_of_losses_and_weights_is_inspected_without_pytorch(tmp_path) -> None:

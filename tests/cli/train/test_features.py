@@ -102,6 +102,18 @@ def test_batches_are_normalised_by_the_training_rows_in_float64():
     assert feature_statistics(still)[1].tolist() == [1, 1]
 
 
+def test_a_column_of_small_numbers_is_normalised_beside_one_of_large_ones():
+    rows = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    rows *= torch.tensor([1e-3, 5e3, 1e-8])
+    rows[:, 2] += 1  # of which float32 keeps nothing but rounding
+    labels = torch.arange(200) % 2
+    found = FeatureSet(rows, labels, torch.arange(200), ("a", "b"), "own", ())
+    mean, std = feature_statistics(found)
+    scaled = ((rows - mean) / std).std(0)
+    torch.testing.assert_close(scaled[:2], torch.ones(2), atol=0.01, rtol=0)
+    assert std[2] == 1
+
+
 @pytest.mark.parametrize(("features", "hidden"), [(5, 32), (100, 200), (256, 512), (2000, 512)])
 def test_the_width_of_the_perceptron_follows_that_of_the_features(features, hidden):
     student = mlp(features, 3)

@@ -1,0 +1,44 @@
+"""Digests of the files that the settings of a run name, besides its data."""
+
+import hashlib
+from pathlib import Path
+
+from tutelage.commentaries.folders import WEIGHTS
+from tutelage.errors import UsageError
+from tutelage_cli.train.settings import TrainSettings
+
+
+def file_digests(settings: TrainSettings) -> dict[str, str]:
+    """The digest of each file or folder, by the flag that names it.
+
+    Of a commentary that of its weights, since its card may be completed later.
+    """
+    commentary = settings.commentary and Path(settings.commentary) / WEIGHTS
+    path, _, _ = (settings.student or "").rpartition(":")
+    student = Path(path if path.endswith(".py") else settings.student or "")
+    named = {
+        "--weights-from": settings.weights_from,
+        "--commentary": commentary,
+        "--student-weights": settings.student_weights,
+        "--student": student if student.is_absolute() else None,
+    }
+    return {flag: _digest(path) for flag, path in named.items() if path is not None}
+
+
+def refuse_changed_files(run: Path, stored: dict[str, str], now: dict[str, str]) -> None:
+    """Refuse to resume a run whose files have changed; runs of earlier releases have none."""
+    for flag, digest in now.items():
+        if stored.get(flag, digest) != digest:
+            raise UsageError(
+                f"The file of {flag} of the run {run} has changed since; start a new run."
+            )
+
+
+def _digest(path: Path) -> str:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    digest = hashlib.sha256()
+    for file in files:
+        if file.is_file():
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()
