@@ -54,13 +54,13 @@ class CurriculumSettings(RecipeSettings):
 
 
 def learned(
-    curriculum: Curriculum, course: CurriculumSettings, training: Batches, held_out: Batch
+    curriculum: Curriculum, settings: CurriculumSettings, training: Batches, held_out: Batch
 ) -> Iterator[Episode]:
     """Learn a curriculum through whole training runs of two-block CNNs.
 
     Args:
         curriculum: The teacher.
-        course: How it is learned.
+        settings: Students and optimisers of the learning.
         training: Training batches.
         held_out: The batch of the held-out loss.
     """
@@ -68,24 +68,24 @@ def learned(
     channels, size = images.images.shape[1:3]
 
     def new_student(number: int) -> tuple[nn.Module, Adam]:
-        own_seed = mixed_seed(training.seed, 0, number if course.new_start else 0)
+        own_seed = mixed_seed(training.seed, 0, number if settings.new_start else 0)
         classes = len(images.classes)
         student = build_student(
             "cnn", classes=classes, channels=channels, size=size, seed=own_seed
         )
         student.to(device)
-        return student, Adam(student.parameters(), course.lr)
+        return student, Adam(student.parameters(), settings.lr)
 
     episodes = episodic(
         new_student,
         curriculum,
-        Adam(curriculum.parameters(), course.teacher_lr),
-        lambda n: map(training.draw, range(n * course.steps, (n + 1) * course.steps)),
+        Adam(curriculum.parameters(), settings.teacher_lr),
+        lambda n: map(training.draw, range(n * settings.steps, (n + 1) * settings.steps)),
         lambda _number: held_out,
-        signal=Unrolled(course.steps),
+        signal=Unrolled(settings.steps),
         seed=mixed_seed(training.seed, 4),
     )
-    yield from islice(episodes, course.teacher_steps)
+    yield from islice(episodes, settings.teacher_steps)
 
 
 ARMS = ("none", "curriculum", "clipped", "non-curriculum")
@@ -127,11 +127,11 @@ class Settings(RecipeSettings):
     """Settings of a job; the defaults are the paper's, or ours where it gives none."""
 
     data: str = "cifar10"
-    course: CurriculumSettings = PAPER
+    curriculum: CurriculumSettings = PAPER
     train: int = 40_000  # images on which weights are learned
     held_out: int = 10_000  # images of the held-out loss; new students are trained on them, too
     tested: int = 10_000  # test images
-    pupils: tuple[StudentSettings, ...] = tuple(map(StudentSettings, RESNETS))
+    students: tuple[StudentSettings, ...] = tuple(map(StudentSettings, RESNETS))
     """one for each of ``PLACES``"""
     batch: int = 64
     lr: float = 1e-4  # of a new student's Adam
@@ -140,9 +140,9 @@ class Settings(RecipeSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for pupil in self.pupils:
-            at_least_one(pupil, "steps")
-            require_network(pupil.name)
+        for network in self.students:
+            at_least_one(network, "steps")
+            require_network(network.name)
 
 
 class _Parts(NamedTuple):
@@ -158,7 +158,7 @@ def _parts(settings: Settings, seed: int, device: torch.device) -> _Parts:
     train, held_out = balanced_indices(whole, settings.train, settings.held_out, seed)
     images = [whole.rows(rows) for rows in (train, held_out, torch.cat([train, held_out]))]
     images.append(splits(settings.data).test.rows(torch.arange(settings.tested)))
-    sizes = settings.course.batch, settings.held_out, settings.batch, 500
+    sizes = settings.curriculum.batch, settings.held_out, settings.batch, 500
     return _Parts(*batches_of(images, sizes, mixed_seed(seed, 2), device))
 
 
@@ -173,29 +173,29 @@ def _commentary(
         network = TwoBlockCNN(channels + iteration, 1, size).to(device)
     teacher = Curriculum(network, iteration=iteration)
     held_out = next(parts.held_out.whole(settings.held_out))
-    episodes = learned(teacher, settings.course, parts.train, held_out)
+    episodes = learned(teacher, settings.curriculum, parts.train, held_out)
     losses = tuple(float(episode.held_out_loss) for episode in episodes)
     return network.requires_grad_(False), losses
 
 
 def _curve(
-    pupil: StudentSettings, teacher: nn.Module, settings: Settings, parts: _Parts, seed: int
+    network: StudentSettings, teacher: nn.Module, settings: Settings, parts: _Parts, seed: int
 ) -> Iterator[float]:
-    # test accuracy of one pupil at each evaluation, %
-    student = build_network(pupil.name, parts.both.examples, mixed_seed(seed, 4))
+    # test accuracy of one network at each evaluation, %
+    student = build_network(network.name, parts.both.examples, mixed_seed(seed, 4))
     student = student.to(parts.both.device)
     optimizer = Adam(student.parameters(), settings.lr)
     tutor = Tutor(
         student,
         optimizer,
         teacher,
-        total_steps=settings.course.steps,
+        total_steps=settings.curriculum.steps,
         seed=mixed_seed(seed, 5),
     )
     training = augmented(replace(parts.both, seed=mixed_seed(seed, 6)))
     count = settings.looks
-    due = {round(pupil.steps * (n + 1) / count) for n in range(count)}
-    for step, batch in enumerate(islice(endless(training), pupil.steps), start=1):
+    due = {round(network.steps * (n + 1) / count) for n in range(count)}
+    for step, batch in enumerate(islice(endless(training), network.steps), start=1):
         tutor.step(batch)
         if step in due:
             yield accuracy(*predictions(student, parts.test.whole(parts.test.size)))
@@ -210,12 +210,12 @@ def taught(arm: str, seed: int, settings: Settings, device: torch.device) -> Out
         network, losses = _commentary(settings, seed, device, iteration=iteration)
         teacher = Curriculum(network, iteration=iteration, beyond=BEYOND[arm])
     curves = {
-        place: list(_curve(pupil, teacher, settings, parts, mixed_seed(seed, 7, number)))
-        for number, (place, pupil) in enumerate(zip(PLACES, settings.pupils, strict=True))
+        place: list(_curve(network, teacher, settings, parts, mixed_seed(seed, 7, number)))
+        for number, (place, network) in enumerate(zip(PLACES, settings.students, strict=True))
     }
     areas = {f"area_{place}": fmean(curve) for place, curve in curves.items()}
     ends = {f"final_{place}": curve[-1] for place, curve in curves.items()}
-    weights = _weight_statistics(teacher, parts.test, 1 - 1 / settings.course.steps)
+    weights = _weight_statistics(teacher, parts.test, 1 - 1 / settings.curriculum.steps)
     return Outcome(areas | ends | weights, curves | {"held-out loss": losses})
 
 
@@ -284,7 +284,7 @@ MINI = Settings(
     1e-4,
     10,
 )
-LONGER = replace(MINI, pupils=tuple(map(StudentSettings, SLIM, (600, 2000, 2000))))
+LONGER = replace(MINI, students=tuple(map(StudentSettings, SLIM, (600, 2000, 2000))))
 """ResNets of mini end at 10% and 16% test accuracy, little above chance"""
 GPU = Settings(
     "cifar10",

@@ -74,12 +74,12 @@ def _spearman(one: Tensor, other: Tensor) -> float:
 
 def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcome:
     """Learn a curriculum, and measure its weights of test images."""
-    course = settings.overlapping if arm == "overlapping" else settings.separate
+    own = settings.overlapping if arm == "overlapping" else settings.separate
     sizes = Sizes(*settings.sizes)
     train, held_out, test = rotated_parts(ARMS[arm], sizes, seed=mixed_seed(seed, 2))
     images = [part.images for part in (train, held_out, test)]
     training, judging, testing = batches_of(
-        images, (course.batch, *sizes[1:]), mixed_seed(seed, 3), device
+        images, (own.batch, *sizes[1:]), mixed_seed(seed, 3), device
     )
     held_out_batch, test_batch = (
         next(batches.whole(batches.size)) for batches in (judging, testing)
@@ -88,7 +88,7 @@ def run(arm: str, seed: int, settings: Settings, device: torch.device) -> Outcom
     with seeded(mixed_seed(seed, 1)):
         curriculum = Curriculum(TwoBlockCNN(2, 1, 28)).to(device)
     before = test_images.correlations(curriculum)
-    episodes = learned(curriculum, course, training, held_out_batch)
+    episodes = learned(curriculum, own, training, held_out_batch)
     losses = [float(episode.held_out_loss) for episode in episodes]
     after = test_images.correlations(curriculum)
     bins = test_images.by_bin(curriculum, FIRST[arm])

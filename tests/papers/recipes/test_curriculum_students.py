@@ -13,7 +13,9 @@ from papers.raghu2021commentaries.curriculum_cifar import PLACES, StudentSetting
 pytestmark = pytest.mark.usefixtures("real_data")
 CPU = torch.device("cpu")
 N = 2
-SMALL = replace(RECIPE.settings["smoke"], pupils=(StudentSettings("cnn", 2 * N),) * 3, looks=4)
+SMALL = replace(
+    RECIPE.settings["smoke"], students=(StudentSettings("cnn", 2 * N),) * 3, looks=4
+)
 
 
 class Level(nn.Module):

@@ -24,19 +24,21 @@ def batches(size: int) -> Batches:
 
 @pytest.mark.parametrize("new_start", [True, False])
 def test_students_that_do_not_move_differ_only_by_their_start(new_start):
-    course = CurriculumSettings(steps=1, batch=4, lr=0.0, teacher_steps=3, new_start=new_start)
+    settings = CurriculumSettings(
+        steps=1, batch=4, lr=0.0, teacher_steps=3, new_start=new_start
+    )
     curriculum = Curriculum(TwoBlockCNN(2, 1, SIDE))
     judge = next(batches(12).whole(12))
-    losses = [float(e.held_out_loss) for e in learned(curriculum, course, batches(4), judge)]
+    losses = [float(e.held_out_loss) for e in learned(curriculum, settings, batches(4), judge)]
     assert len(losses) == 3
     assert len(set(losses)) == (3 if new_start else 1)
 
 
 def test_the_curriculum_moves_after_every_student():
-    course = CurriculumSettings(steps=2, batch=4, lr=1e-2, teacher_steps=2)
+    settings = CurriculumSettings(steps=2, batch=4, lr=1e-2, teacher_steps=2)
     network, judge = TwoBlockCNN(2, 1, SIDE), next(batches(12).whole(12))
     seen = [network.fc.weight.detach().clone()]
-    for episode in learned(Curriculum(network), course, batches(4), judge):
+    for episode in learned(Curriculum(network), settings, batches(4), judge):
         assert not episode.skipped
         seen.append(network.fc.weight.detach().clone())
     assert not seen[0].equal(seen[1])
