@@ -197,8 +197,8 @@ def _evaluated(content: dict[str, Any], console: Console) -> dict[str, Any]:
     if arms := uninstalled_arms(content, recipe):
         say(
             console,
-            f"{recipe.name}, {content['scale']}: left as it is stored, because arms need a "
-            f"package that is not installed: {', '.join(arms)}.",
+            f"{recipe.name}, {content['scale']}: left as it is stored, because the "
+            f"recipe has no arm {', '.join(arms)} here: is a package missing?",
         )
     return evaluated(content, recipe)
 

@@ -170,8 +170,9 @@ class FitParts:
             parts["checked"] = self.checked_examples
         found = {name: copies(part, self.train) for name, part in parts.items()}
         return [
-            f"{count} of the {len(parts[name])} {name} examples are also in training, so that "
-            "their accuracy counts what was memorised: leave them out of training"
+            f"{count} of the {len(parts[name])} {name} examples have the inputs of training "
+            "examples: if they are the same ones, their accuracy counts what was memorised; "
+            "leave them out of training"
             for name, count in found.items()
             if count
         ]

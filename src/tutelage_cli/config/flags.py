@@ -47,8 +47,13 @@ def with_repeated_joined(words: Sequence[str], flags: Collection[str]) -> list[s
                 into += [value] if equals else []
                 continue
         into.append(word)
-    joined = {name: dict.fromkeys(given) for name, given in values.items()}
+    joined = {name: _last_of_each(given) for name, given in values.items()}
     return [*others, *(word for name, given in joined.items() for word in (name, *given))]
+
+
+def _last_of_each(values: Sequence[str]) -> list[str]:
+    # without repetitions, in the order of the last ones
+    return [*dict.fromkeys(reversed(values))][::-1]
 
 
 def _repeated(words: Sequence[str]) -> list[str]:

@@ -26,7 +26,7 @@ from tutelage_cli.data.example_columns import (
 )
 from tutelage_cli.data.label_values import whole_number
 from tutelage_cli.data.labelled import Labelled
-from tutelage_cli.data.matching import ID_COLUMNS, Known, base_of
+from tutelage_cli.data.matching import COUNTED_FROM, ID_COLUMNS, Known, base_of
 
 CONTENT, LABEL = "content", "label"
 _LOG = logging.getLogger(__name__)
@@ -145,24 +145,22 @@ def _called(kept: Kept, images: Labelled) -> list[str]:
         return [numbers.get(number, str(number)) for number in own]
     ids: list[int] = images.ids.tolist()
     try:
-        base = _base_of({n for n in numbers if n is not None}, ids)
+        base = _base_of({n for n in numbers if n is not None}, Known.of(images))
     except UsageError as error:
         raise UsageError(f"{kept.where}: {error}.") from error
     return [numbers.get(number + base, str(number + base)) for number in ids]
 
 
-def _base_of(found: set[int], ids: Sequence[int]) -> int:
+def _base_of(found: set[int], known: Known) -> int:
     # the number from which the ids of a table count that may lack some, and have others
-    base = base_of(found, Known(ids))
+    base = base_of(found, Known(known.ids))
     if base is not None or 0 in found:
         return base or 0
-    known = [base for base in (0, 1) if found <= {number + base for number in ids}]
-    if len(known) != 1:
-        raise UsageError(
-            "it has ids of some examples alone, which may count from 0 or from 1; add a row of "
-            "id 0, or call the examples by name"
-        )
-    return known[0]
+    rows = known.rows
+    fitting = [n for n in (0, 1) if min(found) >= n and rows and max(found) < rows + n]
+    if len(fitting) != 1:
+        raise UsageError(f"its ids are of some examples alone, and {COUNTED_FROM}")
+    return fitting[0]
 
 
 def _listed(names: Sequence[str], what: str) -> str:

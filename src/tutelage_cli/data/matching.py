@@ -25,6 +25,9 @@ ID_COLUMNS = (
     *ROW_COUNTERS,
 )
 """columns of the places of examples in their source, counted from 0 or from 1"""
+COUNTED_FROM = (
+    "may count from 0 or from 1; if from 0, add a row of id 0, else call the examples by name"
+)
 _WAY_OUT = "or take the column out to go row by row"
 _OF_A_ROW = re.compile(r"row \d+( of .*)?", re.DOTALL)
 _OF_AN_ID = re.compile(r"id (-?\d+)")
@@ -149,7 +152,7 @@ def base_of(found: Collection[int], examples: Known) -> int | None:
 
     fitting = [base for base in (0, 1) if there and fits(base)]
     if len(fitting) > 1:
-        raise UsageError("its ids may count from 0 or from 1; add a row of id 0")
+        raise UsageError(f"its ids {COUNTED_FROM}")
     return fitting[0] if fitting else None
 
 

@@ -205,11 +205,19 @@ def _ranks(one: ExampleTable, by: By) -> Float[np.ndarray, "N"]:
     return np.where(np.isnan(scores), np.nan, places)
 
 
+def _among_first(one: ExampleTable, by: By, top: int) -> Bool[np.ndarray, "N"]:
+    # of equal scores the larger losses, and of equal losses the first rows
+    scores = issue_scores(one, by)
+    first = np.zeros(len(one), dtype=bool)
+    first[np.lexsort((-one.losses, -scores))[:top]] = True
+    return first & ~np.isnan(scores)
+
+
 def _flags(one: ExampleTable, by: By, max_fpr: float, top: int) -> Bool[np.ndarray, "N"]:
     if by == OUT_OF_FOLD:
         return issue_scores(one, by) > LIKELY
     if one.held_out is None:
-        return _ranks(one, by) * max(len(one) - 1, 1) < top - 0.5
+        return _among_first(one, by, top)
     scores = issue_scores(one, by)
     ranked = p_values(scores, known_issue_scores(one.held_out, by)) <= max_fpr + 1e-12
     return ranked & ~np.isnan(scores)

@@ -35,10 +35,11 @@ def refuse_changed_files(run: Path, stored: dict[str, str], now: dict[str, str])
 
 
 def _digest(path: Path) -> str:
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    # of a folder of transformers its configuration and weights; runs may lie there, too
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
-        if file.is_file():
+        if file == path or file.suffix in {".json", ".safetensors", ".bin"}:
             with file.open("rb") as content:
                 digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()

@@ -162,6 +162,7 @@ def of_rows(count=20):
         (range(20), 0),
         (range(1, 21), 1),
         ([0, 5, 30], 0),
+        ([2, 4, 20], 1),
     ],
 )
 def test_some_ids_count_from_where_they_must(tmp_path, ids, base):
@@ -170,7 +171,7 @@ def test_some_ids_count_from_where_they_must(tmp_path, ids, base):
     assert found[[number - base for number in known]].tolist() == known
 
 
-@pytest.mark.parametrize("ids", [[n for n in range(20) if n not in (0, 4)], [1, 30]])
+@pytest.mark.parametrize("ids", [[n for n in range(20) if n not in (0, 19)], [1, 30], [2, 4]])
 def test_some_ids_that_may_count_from_0_or_from_1_are_refused(tmp_path, ids):
-    with pytest.raises(UsageError, match=r"from 0 or from 1; add a row of id 0"):
+    with pytest.raises(UsageError, match=r"from 0 or from 1; if from 0, add a row of id 0"):
         values_of(numbered(tmp_path / "w.csv", ids), of_rows(), otherwise=99.0)

@@ -149,7 +149,9 @@ def test_ids_that_come_twice_lack_or_are_nobodys_are_refused(ids, message):
 def test_what_may_count_from_either_is_refused():
     file = table("y.csv", {"id": [2, 1, 3], "seen": ["cat", "dog", "emu"]})
     some = Known([1, 2], (), 5)
-    with pytest.raises(UsageError, match="may count from 0 or from 1; add a row of id 0"):
+    with pytest.raises(
+        UsageError, match="may count from 0 or from 1; if from 0, add a row of id 0"
+    ):
         read_labels(file, "seen", 2, CLASSES, examples=some)
     found = read_labels(file, "seen", 2, CLASSES, examples=Known([1, 2], (), 3))
     assert found.tolist() == [0, 2]  # example 2 of three has no 3 that counts from 0

@@ -104,8 +104,9 @@ def test_batches_are_normalised_by_the_training_rows_in_float64():
 
 def test_a_column_of_small_numbers_is_normalised_beside_one_of_large_ones():
     rows = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-    rows *= torch.tensor([1e-3, 5e3, 1e-8])
-    rows[:, 2] += 1  # of which float32 keeps nothing but rounding
+    rows *= torch.tensor([1e-3, 5e3, 0])
+    rows[:, 2] += 0.1
+    rows[:, 1] += 1e9  # seconds of a clock, which float32 rounds to multiples of 64
     labels = torch.arange(200) % 2
     found = FeatureSet(rows, labels, torch.arange(200), ("a", "b"), "own", ())
     mean, std = feature_statistics(found)

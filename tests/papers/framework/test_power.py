@@ -221,7 +221,7 @@ def test_a_result_with_arms_of_a_package_that_is_not_installed_is_left_as_it_is(
     file.write_text(json.dumps(content))
     answer = run_papers("claims", "--evaluate")
     assert "tiny, mini: left as it is stored" in answer.out
-    assert "not installed: other." in answer.out
+    assert "no arm other here" in answer.out
     assert json.loads(file.read_text()) == content
 
 

@@ -17,8 +17,9 @@ from tutelage_cli.data.text.text_set import TextSet
 
 _AT_ONCE = 4096
 """rows that are held in float64 at a time"""
-_ROUNDING = 1.2e-7
-"""a standard deviation up to this share of the column's mean counts as none: that of float32"""
+_ROUNDING = 1e-13
+"""a standard deviation up to this share of the column's mean counts as none: rounding in
+float64; in float32, equal values alone have less"""
 
 
 @dataclass(frozen=True)
