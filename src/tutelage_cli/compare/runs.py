@@ -222,20 +222,17 @@ def _difference(names: tuple[str, str], mean: float, tested: ComparisonResult) -
     )
 
 
-_FACTS = {"data": "the data"}
-
-
 def _differing(members: Sequence[ComparedRun]) -> dict[str, tuple[str, ...]]:
     plain = [
         to_plain(dataclasses.replace(member.settings, noise=member.settings.noise_or_default))
         for member in members
     ]
     found = {name: tuple(_text(one[name]) for one in plain) for name in plain[0]}
+    keys = {"tutelage": "version of tutelage", "torch": "version of torch"}
+    keys |= {"data": "digest of the data"}
     named = [{name for name in member.facts if name.startswith("--")} for member in members]
-    flags = set[str]().union(*named[:1]).intersection(*named)  # earlier releases stored none
-    for name in ("tutelage", "torch", "data", *sorted(flags)):
-        of_file = name == "data" or name in flags
-        key = f"{'digest of' if of_file else 'version of'} {_FACTS.get(name, name)}"
+    keys |= {flag: f"digest of {flag}" for flag in sorted(set.intersection(*named))}
+    for name, key in keys.items():
         found[key] = tuple(str(member.facts.get(name, ""))[:12] for member in members)
     return {
         name: values
