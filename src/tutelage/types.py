@@ -167,7 +167,7 @@ class Estimate(NamedTuple):
     each step's batch, settings, random numbers and ``Progress`` fixed. If the teacher weighs by
     the student's outputs and is not ``attached``, the effect of earlier steps on later weights
     is left out, and ``facts`` has ``weights_fixed``. Where the student, the objective or the
-    teacher's losses detach a path, it has ``detached``.
+    teacher's losses detach a path, or a hook edits the gradient of one, it has ``detached``.
     """
 
     grad: Params

@@ -214,6 +214,26 @@ def focal(outputs: Tensor, targets: Tensor) -> Tensor:
     return (1 - losses.detach().neg().exp()).square() * losses
 
 
+def halved_gradients(hook: str) -> Callable[[], nn.Module]:
+    """A student with a hook that halves the gradient of its first layer's output."""
+
+    def make() -> nn.Module:
+        student = build("layer norm")
+        first = next(m for m in student.modules() if isinstance(m, nn.Linear))
+        if hook == "module":
+            first.register_full_backward_pre_hook(lambda _, grads: (grads[0] / 2,))
+            return student
+
+        def halve(_module: nn.Module, _args: Any, output: Tensor) -> None:
+            if output.requires_grad:
+                output.register_hook(lambda grad: grad / 2)
+
+        first.register_forward_hook(halve)
+        return student
+
+    return make
+
+
 def copies(*, detach_target: bool = True) -> nn.Module:
     return CombinedTeacher(Copies(), WorstCaseSoft(0.5, 1.0, detach_target=detach_target))
 
@@ -228,6 +248,8 @@ CUTS: dict[str, tuple[Any, Any, Objective]] = {
     "the student, under weights": (Centred, lambda _: LossWeigher(width=4), cross_entropy),
     "targets of copies": ("relu network", lambda _: copies(), cross_entropy),
     "the objective": ("layer norm", lambda _: Shifter(), focal),
+    "a module's hook": (halved_gradients("module"), lambda _: Shifter(), cross_entropy),
+    "a tensor's hook": (halved_gradients("tensor"), lambda _: Shifter(), cross_entropy),
 }
 WHOLE: dict[str, tuple[Any, Any, Objective]] = {
     student: (student, lambda _: LossWeigher(width=4), cross_entropy) for student in STUDENTS
