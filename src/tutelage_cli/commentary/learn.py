@@ -36,6 +36,7 @@ from tutelage_cli.runner.run_folder import (
 )
 from tutelage_cli.train.arms import device_of
 from tutelage_cli.train.check import check_batch, check_device, fingerprint
+from tutelage_cli.train.file_digests import file_digests, refuse_changed_files
 from tutelage_cli.train.freeze import Notify
 from tutelage_cli.train.material import (
     Source,
@@ -144,13 +145,18 @@ def _open(settings: LearnSettings, notify: Notify) -> tuple[Source, Streams]:
 
 def _begin(work_folder: Path, settings: LearnSettings, source: Source) -> None:
     plain, data = to_plain(settings), fingerprint(source)
+    files = file_digests(settings.study)
     if not exists(work_folder / SETTINGS):
-        create_run(work_folder, plain, {"data": data})
-    elif run_settings(work_folder) != plain or run_facts(work_folder).get("data") != data:
+        create_run(work_folder, plain, {"data": data, **files})
+        return
+    stored = run_facts(work_folder)
+    if run_settings(work_folder) != plain or stored.get("data") != data:
         raise UsageError(
             f"{work_folder} holds a commentary half learned, with other settings or data. Give "
             "the same command to go on with it, delete the folder, or name another with --out."
         )
+    anew = f"delete {work_folder}, or name another folder with --out"
+    refuse_changed_files(work_folder, stored, files, anew)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def train(args: Train) -> bool:
     elif run_facts(run).get("data") != facts["data"]:
         raise UsageError(f"The data of the run {run} has changed since; start a new run.")
     else:
-        refuse_changed_files(run, run_facts(run), files)
+        refuse_changed_files(run, run_facts(run), files, "start a new run")
     try:
         summary = run_study(
             run,

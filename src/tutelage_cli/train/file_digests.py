@@ -14,24 +14,40 @@ def file_digests(settings: TrainSettings) -> dict[str, str]:
     Of a commentary that of its weights, since its card may be completed later.
     """
     commentary = settings.commentary and Path(settings.commentary) / WEIGHTS
-    path, _, _ = (settings.student or "").rpartition(":")
-    student = Path(path if path.endswith(".py") else settings.student or "")
     named = {
         "--weights-from": settings.weights_from,
         "--commentary": commentary,
         "--student-weights": settings.student_weights,
-        "--student": student if student.is_absolute() else None,
+        "--student": _place_of(settings.student or ""),
     }
-    return {flag: _digest(path) for flag, path in named.items() if path is not None}
+    return {flag: _digest(path.expanduser()) for flag, path in named.items() if path}
 
 
-def refuse_changed_files(run: Path, stored: dict[str, str], now: dict[str, str]) -> None:
-    """Refuse to resume a run whose files have changed; runs of earlier releases have none."""
+def refuse_changed_files(
+    run: Path, stored: dict[str, str], now: dict[str, str], instead: str
+) -> None:
+    """Refuse to resume a run whose files have changed; runs of earlier releases have none.
+
+    Args:
+        run: Folder of the run.
+        stored: What the run has of ``file_digests``; may hold other facts.
+        now: ``file_digests`` of its settings.
+        instead: What to do in place of resuming it, for the error.
+    """
     for flag, digest in now.items():
         if stored.get(flag, digest) != digest:
             raise UsageError(
-                f"The file of {flag} of the run {run} has changed since; start a new run."
+                f"The file of {flag} of the run {run} has changed since; {instead}."
             )
+
+
+def _place_of(student: str) -> Path | None:
+    # FILE.py:FUNCTION or a folder of transformers; the other names have none
+    file, _, _ = student.rpartition(":")
+    if file.endswith(".py"):
+        return Path(file)
+    folder = Path(student).expanduser()
+    return folder if student and (folder / "config.json").exists() else None
 
 
 def _digest(path: Path) -> str:

@@ -87,6 +87,32 @@ def test_learning_that_was_stopped_ends_as_if_it_had_not_been(pets, monkeypatch,
     assert losses[0] == losses[1]
 
 
+def test_learning_does_not_go_on_with_another_student_of_the_same_name(pets, monkeypatch):
+    own = Path("own.py")
+    text = (
+        "from torch import nn\n\n\ndef net(classes, channels, size):\n"
+        "    hidden = [nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * channels, WIDTH)]\n"
+        "    return nn.Sequential(*hidden, nn.Linear(WIDTH, classes))\n"
+    )
+    own.write_text(text.replace("WIDTH", "8"))
+    words = ["commentary", "learn", pets, *SHORT, "--student", "own.py:net", "--out", "it"]
+    words += ["--teacher", "loss"]
+    before = algorithms.ALGORITHMS["unroll"].episode
+
+    def stopped(self, number):
+        if number == 1:
+            raise KeyboardInterrupt
+        return before(self, number)
+
+    monkeypatch.setattr(algorithms.ALGORITHMS["unroll"], "episode", stopped)
+    assert run(*words).code == 130
+    monkeypatch.setattr(algorithms.ALGORITHMS["unroll"], "episode", before)
+    own.write_text(text.replace("WIDTH", "16"))
+    one_line(run(*words), "--student", "changed since", "delete it.learning", "--out")
+    own.write_text(text.replace("WIDTH", "8"))
+    assert run(*words).code == 0
+
+
 @pytest.mark.parametrize("algorithm", ["unroll", "implicit"])
 def test_an_error_in_a_resumed_episode_is_shown_as_it_is(pets, monkeypatch, algorithm):
     words = ["--teacher", "loss", "--algorithm", algorithm, "--out", "it"]
